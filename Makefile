@@ -1,0 +1,30 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both set up .venv once and reuse it.
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+
+.PHONY: demo test check install clean
+
+demo: $(READY)
+	$(VENV)/bin/acda demo --out demo
+
+test: check
+	$(VENV)/bin/python -m pytest -n 2 -q
+
+check: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+install: $(READY)
+
+# No build isolation: an isolated build would fetch its own copy of the build tools (and, with a kernel to compile, of torch).
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "acda needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt pip setuptools
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info

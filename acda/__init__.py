@@ -1,0 +1,26 @@
+"""acda: a convolution whose filter is different at every pixel, drop-in for nn.Conv2d.
+
+>>> import torch, acda
+>>> layer = acda.AdaptiveConv2d(64, 128, 7, padding=3)
+>>> layer(torch.randn(1, 64, 32, 32)).shape
+torch.Size([1, 128, 32, 32])
+"""
+
+from acda import functional
+from acda.bases import fourier_bessel, multiscale_fourier_bessel
+from acda.convert import convert
+from acda.decompose import decompose_filters
+from acda.layers import AdaptiveConv2d, AtomGenerator, ConversionWarning
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AdaptiveConv2d",
+    "AtomGenerator",
+    "ConversionWarning",
+    "convert",
+    "decompose_filters",
+    "fourier_bessel",
+    "functional",
+    "multiscale_fourier_bessel",
+]

@@ -1,0 +1,7 @@
+"""python -m acda"""
+
+import sys
+
+from acda.cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""The ways to compute the operator. `reference` is the definition; every other backend is compared with it."""

@@ -1,0 +1,45 @@
+"""The command line: one file per verb, imported only when it is called."""
+
+import difflib
+import importlib
+import sys
+
+from acda.extras import need
+
+VERBS = {
+    "demo": "train the paper's toy pattern detector, an ordinary convolution beside an adaptive one",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run `acda VERB …`; returns the exit status."""
+    verb, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if verb in ("-h", "--help"):
+        print(_help())
+        return 0
+    if verb == "--version":
+        from acda import __version__
+
+        print(f"acda {__version__}")
+        return 0
+    if verb not in VERBS:
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(VERBS)}."
+        print(f"acda: there is no verb {verb!r}. {hint}", file=sys.stderr)
+        return 2
+    try:
+        tyro = need("tyro", "cli")
+        run = getattr(importlib.import_module(f"acda.cli.{verb}"), verb)
+        tyro.cli(run, args=rest, prog=f"acda {verb}")
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        print(f"acda {verb}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"acda {verb}: stopped.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _help() -> str:
+    verbs = "\n".join(f"  {verb:<8} {line}" for verb, line in VERBS.items())
+    return f"usage: acda VERB [options]\n\n{verbs}\n\nacda VERB --help tells a verb's options."

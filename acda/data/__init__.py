@@ -1,0 +1,1 @@
+"""Images to learn from: one reader per dataset layout, and the toy patterns."""

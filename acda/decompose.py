@@ -1,0 +1,44 @@
+"""Write ordinary filters as a mixture of a few atoms over given bases."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Decomposition(NamedTuple):
+    """weight ≈ Σ_m mixing[…, m]·Σ_l coefficients[m, l]·bases[l], in float64 on the CPU."""
+
+    mixing: Tensor
+    coefficients: Tensor
+    relative_error: float
+
+
+def decompose_filters(weight: Tensor, bases: Tensor | None, num_atoms: int) -> Decomposition:
+    """The nearest filters (least squares) that `num_atoms` atoms over the bases can give.
+
+    weight: (O, C/groups, k, k)    bases: (L, k, k), or None for the pixel basis
+    returns: mixing (O, C/groups, M) and coefficients (M, L), atoms of unit norm, the strongest first, with
+    M = num_atoms or the number of independent atoms that there are, if that is less.
+
+    >>> mixing, coefficients, error = decompose_filters(torch.randn(8, 4, 3, 3), None, num_atoms=9)
+    >>> mixing.shape, coefficients.shape, error < 1e-12
+    (torch.Size([8, 4, 9]), torch.Size([9, 9]), True)
+    """
+    filters = weight.detach().double().cpu().flatten(2)
+    psi = torch.eye(filters.shape[2], dtype=torch.float64) if bases is None else _flat(bases)
+    span = torch.linalg.svd(psi, full_matrices=False)
+    rank = int((1e-9 * span.S.max() < span.S).sum())
+    directions = span.Vh[:rank]
+    # Of all rank-M matrices within the span, the truncated SVD of the projection is the nearest (Eckart-Young).
+    U, S, Vh = torch.linalg.svd((filters @ directions.T).flatten(0, 1), full_matrices=False)
+    M = min(num_atoms, len(S))
+    mixing = (U[:, :M] * S[:M]).unflatten(0, filters.shape[:2])
+    atoms = Vh[:M] @ directions
+    coefficients = atoms @ torch.linalg.pinv(psi)
+    error = torch.linalg.norm(filters - mixing @ atoms) / torch.linalg.norm(filters).clamp_min(1e-300)
+    return Decomposition(mixing, coefficients, float(error))
+
+
+def _flat(bases: Tensor) -> Tensor:
+    return bases.detach().double().cpu().flatten(1)

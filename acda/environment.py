@@ -1,0 +1,60 @@
+"""What a figure depends on: the commit, the machine, the versions. Every results file carries it."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy
+import scipy
+import torch
+
+
+def describe() -> dict[str, Any]:
+    """The circumstances of a measurement, for a results file or a bug report.
+
+    >>> sorted(describe())
+    ['acda', 'commit', 'cores', 'machine', 'numpy', 'python', 'scipy', 'system', 'threads', 'torch', 'vectors']
+    """
+    from acda import __version__
+
+    return {
+        "acda": __version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "machine": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "vectors": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def _commit() -> str:
+    """The checkout's commit, with "+changes" where files differ from it; "" when this is not a checkout."""
+    here = Path(__file__).parent
+    git = ["git", "-C", str(here)]
+    try:
+        top = subprocess.run([*git, "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=True)
+        if Path(top.stdout.strip()) != here.parent:
+            return ""
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run([*git, "status", "--porcelain", "--", str(here)], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head.stdout.strip() + ("+changes" if changed.stdout else "")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.processor(),
+    )

@@ -1,0 +1,195 @@
+"""The operator as functions: check the arguments, choose a backend, call it.
+
+>>> x = torch.randn(1, 8, 20, 30)
+>>> coefficients = torch.randn(1, 6, 18, 20, 30)             # 6 atoms over 18 basis elements at every pixel
+>>> mixing = torch.randn(16, 8, 6)
+>>> adaptive_conv2d(x, coefficients, multiscale_fourier_bessel(7), mixing, padding=3).shape
+torch.Size([1, 16, 20, 30])
+"""
+
+from collections.abc import Callable
+from math import isqrt
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acda.backends import reference
+from acda.bases import multiscale_fourier_bessel  # noqa: F401  for the example above
+from acda.window import Pair, Window, kernel_side
+
+
+def adaptive_conv2d(
+    x: Tensor,
+    coefficients: Tensor,
+    bases: Tensor | None,
+    mixing: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Pair | str = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    backend: str = "auto",
+) -> Tensor:
+    """Convolve every pixel with a filter of its own, K = mixing · coefficients · bases.
+
+    x: (B, C, H, W)    coefficients: (B, M, L, P, Q)    bases: (L, k, k)    mixing: (O, C/groups, M)    bias: (O,)
+    returns: (B, O, P, Q), the shape and memory format that `F.conv2d` gives with the same arguments
+
+    bases=None is the pixel basis: L = k², row by row, and the coefficients are the atoms themselves.
+    backend: "auto" or "reference". Half precision is computed and accumulated in float32 and cast back.
+    """
+    check_input(x)
+    window = Window.of(_side_of(coefficients, bases), stride, padding, dilation)
+    check_alike(x, coefficients=coefficients, bases=bases, mixing=mixing, bias=bias)
+    _check_mixing(x, coefficients, mixing, bias, groups)
+    _check_per_pixel("coefficients", coefficients, (x.shape[0], *coefficients.shape[1:3]), x, window)
+    _choose(backend)
+    compute, result = _precision(x)
+    args = [None if t is None else t.to(compute) for t in (x, coefficients, bases, mixing, bias)]
+    return _like_input(_without_autocast(reference.adaptive_conv2d, x, *args, window, groups), x, result)
+
+
+def per_pixel_conv2d(
+    x: Tensor,
+    filters: Tensor,
+    stride: Pair = 1,
+    padding: Pair | str = 0,
+    dilation: Pair = 1,
+    backend: str = "auto",
+) -> Tensor:
+    """Filter every channel of a pixel with each of that pixel's own M filters.
+
+    x: (B, C, H, W)    filters: (B, M, k, k, P, Q)    returns: (B, C·M, P, Q), channel c·M + m
+
+    >>> blur = torch.full((1, 1, 3, 3, 4, 4), 1 / 9)
+    >>> per_pixel_conv2d(torch.ones(1, 3, 6, 6), blur).shape
+    torch.Size([1, 3, 4, 4])
+    """
+    check_input(x)
+    if filters.ndim != 6:
+        raise ValueError(f"filters needs 6 dimensions, (B, M, k, k, P, Q); got {tuple(filters.shape)}.")
+    window = Window.of(kernel_side((filters.shape[2], filters.shape[3])), stride, padding, dilation)
+    check_alike(x, filters=filters)
+    _check_per_pixel("filters", filters, (x.shape[0], *filters.shape[1:4]), x, window)
+    _choose(backend)
+    compute, result = _precision(x)
+    y = _without_autocast(reference.per_pixel_conv2d, x, x.to(compute), filters.to(compute), window)
+    return _like_input(y, x, result)
+
+
+def _choose(backend: str) -> str:
+    if backend not in ("auto", "reference"):
+        raise ValueError(f'backend needs "auto" or "reference"; got {backend!r}.')
+    return "reference"
+
+
+def _side_of(coefficients: Tensor, bases: Tensor | None) -> int:
+    """The kernel's side k, which the bases tell, or without bases the number of coefficients."""
+    if coefficients.ndim != 5:
+        raise ValueError(f"coefficients needs 5 dimensions, (B, M, L, P, Q); got {tuple(coefficients.shape)}.")
+    L = coefficients.shape[2]
+    if bases is None:
+        side = isqrt(L)
+        if side * side != L:
+            raise ValueError(
+                f"without bases the coefficients are the k·k pixels of an atom, so L needs to be a square number; "
+                f"got L = {L} in {tuple(coefficients.shape)}. Are the bases missing?"
+            )
+        return kernel_side(side)
+    if bases.ndim != 3 or bases.shape[0] != L:
+        raise ValueError(
+            f"bases needs one k×k element per coefficient, ({L}, k, k); got {tuple(bases.shape)} "
+            f"for coefficients {tuple(coefficients.shape)}."
+        )
+    return kernel_side((bases.shape[1], bases.shape[2]))
+
+
+def check_input(x: Tensor) -> None:
+    """An image batch: floating point, (B, C, H, W)."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"the input needs to be a tensor (B, C, H, W); got {type(x).__name__}.")
+    if x.ndim != 4:
+        hint = " Add a batch dimension with x.unsqueeze(0)." if x.ndim == 3 else ""
+        raise ValueError(f"the input needs 4 dimensions, (B, C, H, W); got {tuple(x.shape)}.{hint}")
+    if not x.is_floating_point():
+        raise TypeError(f"the input needs a floating-point dtype; got {x.dtype}. Convert it with x.float().")
+
+
+def check_alike(x: Tensor, **others: Tensor | None) -> None:
+    """Every tensor on the input's device and, outside autocast, of its dtype."""
+    for name, t in others.items():
+        if t is None:
+            continue
+        if t.device != x.device:
+            raise ValueError(
+                f"all tensors need to be on one device; the input is on {x.device}, {name} on {t.device}. "
+                "Move them with .to(device)."
+            )
+        if not t.is_floating_point():
+            raise TypeError(f"{name} needs a floating-point dtype; got {t.dtype}.")
+        if t.dtype != x.dtype and not _autocast_on(x):
+            raise TypeError(
+                f"all tensors need one dtype outside autocast; the input is {x.dtype}, {name} is {t.dtype}. "
+                "Convert one with .to(dtype)."
+            )
+
+
+def _check_mixing(x: Tensor, coefficients: Tensor, mixing: Tensor, bias: Tensor | None, groups: int) -> None:
+    C, M = x.shape[1], coefficients.shape[1]
+    check_groups(C, mixing.shape[0] if mixing.ndim else 0, groups)
+    if mixing.ndim != 3 or tuple(mixing.shape[1:]) != (C // groups, M):
+        raise ValueError(
+            f"mixing needs (O, C/groups, M) = (O, {C // groups}, {M}) for an input of {C} channels, groups={groups} "
+            f"and {M} atoms; got {tuple(mixing.shape)}."
+        )
+    if bias is not None and tuple(bias.shape) != (mixing.shape[0],):
+        raise ValueError(f"bias needs one number per output channel, ({mixing.shape[0]},); got {tuple(bias.shape)}.")
+
+
+def check_groups(in_channels: int, out_channels: int, groups: int) -> None:
+    """Both channel counts need to be multiples of groups, as in Conv2d."""
+    if groups < 1 or in_channels % groups or out_channels % groups:
+        raise ValueError(
+            f"groups needs to divide the channels in and out; got groups={groups} for {in_channels} in and "
+            f"{out_channels} out."
+        )
+
+
+def _check_per_pixel(name: str, t: Tensor, leading: tuple[int, ...], x: Tensor, window: Window) -> None:
+    expected = (*leading, *window.output_size(x.shape[2], x.shape[3]))
+    if tuple(t.shape) != expected:
+        raise ValueError(
+            f"{name} needs one set per output pixel, {expected}; got {tuple(t.shape)}. "
+            "Does what predicts them use the layer's stride, padding and dilation?"
+        )
+
+
+def _autocast_on(x: Tensor) -> bool:
+    device = x.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+
+def _precision(x: Tensor) -> tuple[torch.dtype, torch.dtype]:
+    """The dtypes to compute in and to return: float64 stays, everything else is computed in float32.
+
+    Under autocast the result has autocast's dtype, as a convolution's would.
+    """
+    if x.dtype == torch.float64:
+        return torch.float64, torch.float64
+    return torch.float32, torch.get_autocast_dtype(x.device.type) if _autocast_on(x) else x.dtype
+
+
+def _without_autocast(function: Callable[..., Tensor], x: Tensor, *args: Any) -> Tensor:
+    if not _autocast_on(x):
+        return function(*args)
+    with torch.autocast(x.device.type, enabled=False):
+        return function(*args)
+
+
+def _like_input(y: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast back, and answer channels_last with channels_last, as convolutions do."""
+    y = y.to(dtype)
+    if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
+        return y.contiguous(memory_format=torch.channels_last)
+    return y

@@ -1,0 +1,329 @@
+"""AdaptiveConv2d: Conv2d with a filter of its own at every pixel."""
+
+import math
+import warnings
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acda.backends.reference import compose_atoms
+from acda.bases import multiscale_fourier_bessel
+from acda.decompose import decompose_filters
+from acda.functional import adaptive_conv2d, check_alike, check_groups, check_input
+from acda.layers.generator import PADDING_MODES, AtomGenerator
+from acda.window import Pair, Window, kernel_side
+
+# E[tanh²(g)] for a standard normal g: the mean square of a coefficient that Φ predicts in train mode, when fresh.
+COEFFICIENT_POWER = 0.394294
+# A relative error in the filters up to here is rounding.
+EXACT = 1e-5
+
+
+class AdaptiveConv2d(nn.Module):
+    """A convolution whose filter is different at every pixel. Arguments and output size are those of nn.Conv2d.
+
+    A small network Φ (`generator`) reads the neighbourhood of each pixel and predicts coefficients α, which blend
+    fixed `bases` into `num_atoms` small filters; `mixing`, shared by the whole image, combines what they see.
+
+    bases: "fourier_bessel", num_bases of them at each of the scales 3, 5, … k; None, and Φ predicts the atoms
+        themselves; or your own tensor (L, k, k), which stays learnable if it is an nn.Parameter.
+    generator: your own Φ, any module x → (B, M·L, P, Q), channel m·L + l, at the layer's output size.
+
+    >>> layer = AdaptiveConv2d(64, 128, 7, stride=2, padding=3)
+    >>> layer(torch.randn(1, 64, 33, 50)).shape
+    torch.Size([1, 128, 17, 25])
+    """
+
+    bases: Tensor | None
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair | str = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        num_atoms: int = 6,
+        num_bases: int = 6,
+        bases: str | Tensor | None = "fourier_bessel",
+        generator: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        _check_counts(in_channels=in_channels, out_channels=out_channels, num_atoms=num_atoms)
+        check_groups(in_channels, out_channels, groups)
+        if padding_mode not in PADDING_MODES:
+            raise ValueError(f"padding_mode needs one of {', '.join(PADDING_MODES)}; got {padding_mode!r}.")
+        self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.groups, self.padding_mode = groups, padding_mode
+        self.num_atoms, self.num_bases = num_atoms, num_bases
+
+        self._uses_fourier_bessel = isinstance(bases, str)
+        self._register_bases(bases, device, dtype)
+        self.mixing = nn.Parameter(
+            torch.empty(out_channels, in_channels // groups, num_atoms, device=device, dtype=dtype)
+        )
+        self.register_parameter(
+            "bias", nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
+        )
+        self.generator = generator if generator is not None else self._default_generator(device, dtype)
+        self._reset_mixing(gain=1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        alpha = self.coefficients(x)
+        window = self.window
+        if self.padding_mode != "zeros" and any(window.padding):
+            (py, px) = window.padding
+            x, window = F.pad(x, (px, px, py, py), mode=self.padding_mode), window.unpadded()
+        return adaptive_conv2d(
+            x,
+            alpha,
+            self.bases,
+            self.mixing,
+            self.bias,
+            window.stride,
+            window.padding,
+            window.dilation,
+            self.groups,
+        )
+
+    def coefficients(self, x: Tensor) -> Tensor:
+        """α, what Φ predicts for every output pixel: (B, M, L, P, Q)."""
+        self._check(x)
+        P, Q = self.window.output_size(x.shape[2], x.shape[3])
+        M, L = self.num_atoms, self.num_elements
+        alpha = self.generator(x)
+        if not isinstance(alpha, Tensor) or tuple(alpha.shape) != (x.shape[0], M * L, P, Q):
+            came = tuple(alpha.shape) if isinstance(alpha, Tensor) else type(alpha).__name__
+            raise ValueError(
+                f"the generator needs to return one map per atom and basis element, (B, M·L, P, Q) = "
+                f"{(x.shape[0], M * L, P, Q)}; got {came}. Does it use the layer's stride and padding?"
+            )
+        return alpha.unflatten(1, (M, L))
+
+    def atoms(self, x: Tensor) -> Tensor:
+        """D = αψ, the M small filters of every output pixel: (B, M, k, k, P, Q)."""
+        alpha = self.coefficients(x)
+        bases = None if self.bases is None else self.bases.to(alpha.dtype)
+        return compose_atoms(alpha, bases, self.window.side)
+
+    def filters(self, x: Tensor) -> Tensor:
+        """K = A·D, the full filter of every output pixel: (B, O, C/groups, k, k, P, Q). For small inputs only."""
+        D = self.atoms(x)
+        return torch.einsum("ocm,bmijpq->bocijpq", self.mixing.to(D.dtype), D)
+
+    def reset_parameters(self, gain: float = 1.0) -> None:
+        """Start afresh. With gain 1 and Φ in train mode, white input gives the output variance of a fresh nn.Conv2d.
+
+        gain: factor on the output's standard deviation. √6 gives Kaiming's normal initialisation for ReLU networks.
+        A generator of your own is left as it is.
+        """
+        if isinstance(self.generator, AtomGenerator):
+            self.generator.reset_parameters()
+        if self._uses_fourier_bessel and self.bases is not None:
+            # A layer made on the meta device has no bases until it is reset.
+            with torch.no_grad():
+                self.bases.copy_(multiscale_fourier_bessel(self.window.side, self.num_bases, dtype=torch.float64))
+        self._reset_mixing(gain)
+
+    @classmethod
+    def like(cls, conv: nn.Conv2d, **options: Any) -> Self:
+        """A fresh layer with the arguments, device and dtype of this convolution; options are the layer's own."""
+        return cls(
+            conv.in_channels,
+            conv.out_channels,
+            _as_pair(conv.kernel_size),
+            _as_pair(conv.stride),
+            conv.padding if isinstance(conv.padding, str) else _as_pair(conv.padding),
+            _as_pair(conv.dilation),
+            conv.groups,
+            conv.bias is not None,
+            conv.padding_mode,
+            conv.weight.device,
+            conv.weight.dtype,
+            **options,
+        )
+
+    @classmethod
+    def from_conv2d(
+        cls,
+        conv: nn.Conv2d,
+        *,
+        num_atoms: int = 6,
+        num_bases: int = 6,
+        bases: str | Tensor | None = "fourier_bessel",
+    ) -> Self:
+        """A layer that starts as this trained convolution: its filters over the bases, the same at every pixel.
+
+        Exact when the bases span the filters and num_atoms reaches their rank, as bases=None with k² atoms always
+        does; otherwise the nearest there is, and a ConversionWarning tells the relative error.
+
+        >>> conv = nn.Conv2d(8, 16, 3, padding=1)
+        >>> layer = AdaptiveConv2d.from_conv2d(conv, bases=None, num_atoms=9)
+        >>> x = torch.randn(1, 8, 10, 10)
+        >>> torch.allclose(layer(x), conv(x), atol=1e-5)
+        True
+        """
+        layer = cls.like(conv, num_atoms=num_atoms, num_bases=num_bases, bases=bases)
+        error = layer.imitate(conv.weight, conv.bias)
+        if error > EXACT:
+            warnings.warn(
+                f"the layer starts as the convolution to a relative error of {error:.2g} in its filters: "
+                f"{num_atoms} atoms over {layer.num_elements} basis elements cannot give them exactly. "
+                "bases=None with num_atoms=k² can.",
+                ConversionWarning,
+                stacklevel=2,
+            )
+        return layer.train(conv.training)
+
+    @torch.no_grad()
+    def imitate(self, weight: Tensor, bias: Tensor | None) -> float:
+        """Become the convolution with these filters, as nearly as the atoms allow; returns the relative error.
+
+        Φ is made constant, not removed: its last normalisation carries the coefficients with a scale of zero, from
+        which training sets it free.
+        """
+        if not isinstance(self.generator, AtomGenerator):
+            raise TypeError(
+                f"imitating a convolution needs the layer's own AtomGenerator, whose last normalisation carries the "
+                f"coefficients; got {type(self.generator).__name__}."
+            )
+        mixing, coefficients, error = decompose_filters(weight, self.bases, self.num_atoms)
+        found = len(coefficients)
+        # Into Tanh's range, at half its height, where it still has a slope; the mixing makes up for it.
+        scale = 0.5 / coefficients.abs().amax(dim=1).clamp_min(1e-12)
+        shift = torch.zeros(self.num_atoms, self.num_elements, dtype=torch.float64)
+        shift[:found] = torch.atanh(coefficients * scale[:, None])
+        # Atoms beyond the filters' rank are silent, not dead: their mixing stays random, so that they can learn.
+        self.mixing[..., :found] = (mixing / scale).to(self.mixing)
+        if self.bias is not None and bias is not None:
+            self.bias.copy_(bias)
+        nn.init.zeros_(self.generator.predict_norm.weight)
+        self.generator.predict_norm.bias.copy_(shift.flatten())
+        return error
+
+    @property
+    def num_elements(self) -> int:
+        """L, how many basis elements an atom blends."""
+        return self.window.side**2 if self.bases is None else self.bases.shape[0]
+
+    # Read-only: Φ is built for this geometry, and would not follow a change.
+    @property
+    def kernel_size(self) -> tuple[int, int]:
+        return self.window.side, self.window.side
+
+    @property
+    def stride(self) -> tuple[int, int]:
+        return self.window.stride
+
+    @property
+    def padding(self) -> tuple[int, int]:
+        return self.window.padding
+
+    @property
+    def dilation(self) -> tuple[int, int]:
+        return self.window.dilation
+
+    def extra_repr(self) -> str:
+        parts = [
+            f"{self.in_channels}, {self.out_channels}",
+            f"kernel_size={self.kernel_size}",
+            f"stride={self.stride}",
+        ]
+        parts += [f"padding={self.padding}"] if any(self.padding) else []
+        parts += [f"dilation={self.dilation}"] if self.dilation != (1, 1) else []
+        parts += [f"groups={self.groups}"] if self.groups != 1 else []
+        parts += ["bias=False"] if self.bias is None else []
+        parts += [f"padding_mode={self.padding_mode}"] if self.padding_mode != "zeros" else []
+        parts += [
+            f"num_atoms={self.num_atoms}",
+            f"bases={None if self.bases is None else tuple(self.bases.shape)}",
+        ]
+        return ", ".join(parts)
+
+    def _check(self, x: Tensor) -> None:
+        check_input(x)
+        if x.shape[1] != self.in_channels:
+            raise ValueError(
+                f"the input needs {self.in_channels} channels in (B, C, H, W); got {x.shape[1]} in {tuple(x.shape)}."
+            )
+        check_alike(x, **{"the layer": self.mixing})
+
+    def _default_generator(self, device: torch.device | str | None, dtype: torch.dtype | None) -> AtomGenerator:
+        return AtomGenerator(
+            self.in_channels,
+            self.num_atoms * self.num_elements,
+            *self.window,
+            self.padding_mode,
+            device=device,
+            dtype=dtype,
+        )
+
+    def _reset_mixing(self, gain: float) -> None:
+        if self.mixing.is_meta:
+            return
+        # Conv2d draws weights and bias from ±1/√fan_in, and white input comes out with a third of its variance. Ours
+        # sums M·C/groups responses, each with a variance of E[α²]·Σ‖ψ_l‖².
+        fan_in = self.mixing.shape[1] * self.window.side**2
+        energy = self.window.side**2 if self.bases is None else float(self.bases.detach().double().square().sum())
+        bound = gain / math.sqrt(self.mixing.shape[1] * self.num_atoms * COEFFICIENT_POWER * energy)
+        nn.init.uniform_(self.mixing, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+
+    def _register_bases(
+        self, bases: str | Tensor | None, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        side = self.window.side
+        if isinstance(bases, str):
+            if bases != "fourier_bessel":
+                raise ValueError(f'bases needs "fourier_bessel", None or a tensor (L, k, k); got {bases!r}.')
+            if side == 1:
+                raise ValueError(
+                    "Fourier-Bessel bases need a kernel of at least 3×3; got 1×1. Pass bases=None, and Φ predicts "
+                    "the single weight of each atom."
+                )
+            bases = multiscale_fourier_bessel(side, self.num_bases, device=device, dtype=dtype)
+        if bases is None:
+            self.register_buffer("bases", None)
+            return
+        if not isinstance(bases, Tensor) or not bases.is_floating_point():
+            came = bases.dtype if isinstance(bases, Tensor) else type(bases).__name__
+            raise TypeError(f'bases needs "fourier_bessel", None or a floating-point tensor (L, k, k); got {came}.')
+        if bases.ndim != 3 or bases.shape[0] < 1 or tuple(bases.shape[1:]) != (side, side):
+            raise ValueError(
+                f"bases needs elements of the kernel's own size, (L, {side}, {side}); got {tuple(bases.shape)}. "
+                "Zero-pad smaller elements."
+            )
+        if isinstance(bases, nn.Parameter):
+            self.bases = bases
+        else:
+            own = bases.detach().clone().to(device=device, dtype=dtype or torch.get_default_dtype())
+            self.register_buffer("bases", own)
+
+
+class ConversionWarning(UserWarning):
+    """A convolution was converted only approximately, or not at all."""
+
+
+def _as_pair(pair: tuple[int, ...]) -> tuple[int, int]:
+    """Conv2d's own attributes are pairs that their type does not tell."""
+    return pair[0], pair[1]
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise TypeError(f"{name} needs an int; got {count!r}.")
+        if count < 1:
+            raise ValueError(f"{name} needs to be at least 1; got {count}.")

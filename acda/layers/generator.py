@@ -1,0 +1,104 @@
+"""Φ, the small network that reads each pixel's neighbourhood and predicts the coefficients of its filter."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acda.window import Pair, Window, kernel_side
+
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+class AtomGenerator(nn.Module):
+    """1×1 → BatchNorm → Tanh → 3×3 → BatchNorm → Tanh, evaluated at the centre of each output window.
+
+    The window arguments are those of the layer that the generator serves; it has that layer's output size.
+    x: (B, in_channels, H, W)    returns: (B, out_channels, P, Q), each number between -1 and 1
+
+    >>> AtomGenerator(16, 6 * 18, kernel_size=7, stride=2, padding=3)(torch.randn(1, 16, 11, 12)).shape
+    torch.Size([1, 108, 6, 6])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair | str = 0,
+        dilation: Pair = 1,
+        padding_mode: str = "zeros",
+        *,
+        hidden: int = 64,
+        first_kernel: int = 1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if padding_mode not in PADDING_MODES:
+            raise ValueError(f"padding_mode needs one of {', '.join(PADDING_MODES)}; got {padding_mode!r}.")
+        self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
+        self.padding_mode = padding_mode
+        # No biases: each convolution is followed by a normalisation, which has its own.
+        self.squeeze = nn.Conv2d(in_channels, hidden, kernel_side(first_kernel), bias=False, device=device, dtype=dtype)
+        self.squeeze_norm = ForgivingBatchNorm2d(hidden, device=device, dtype=dtype)
+        self.predict = nn.Conv2d(hidden, out_channels, 3, stride, bias=False, device=device, dtype=dtype)
+        self.predict_norm = ForgivingBatchNorm2d(out_channels, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Start afresh: torch's default initialisation, and statistics that have seen nothing."""
+        for part in (self.squeeze, self.squeeze_norm, self.predict, self.predict_norm):
+            part.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        margin = self.squeeze.kernel_size[0] // 2
+        hidden = self.squeeze(self._pad_or_crop(x, (margin, margin)))
+        hidden = torch.tanh(self.squeeze_norm(hidden))
+        # Where a 3×3 window has to begin to share its centre with the layer's window: padding - reach + 1 outside.
+        outside = tuple(p - r + 1 for p, r in zip(self.window.padding, self.window.reach, strict=True))
+        hidden = self._pad_or_crop(hidden, (outside[0], outside[1]))
+        return torch.tanh(self.predict_norm(self.predict(hidden)))
+
+    def _pad_or_crop(self, x: Tensor, margins: tuple[int, int]) -> Tensor:
+        """Extend both axes by these margins in the layer's padding mode; a negative margin crops."""
+        if margins == (0, 0):
+            return x
+        if self.padding_mode == "zeros":
+            return F.pad(x, (margins[1], margins[1], margins[0], margins[0]))
+        for dim, margin in zip((2, 3), margins, strict=True):
+            # F.pad refuses margins as wide as the image, which 1×1 layers on tiny inputs need.
+            x = x.index_select(dim, _source(x.shape[dim], margin, self.padding_mode, x.device))
+        return x
+
+    def extra_repr(self) -> str:
+        side, stride, padding, dilation = self.window
+        return f"for a {side}×{side} layer, {stride=}, {padding=}, {dilation=}, padding_mode={self.padding_mode!r}"
+
+
+class ForgivingBatchNorm2d(nn.BatchNorm2d):
+    """BatchNorm2d that takes the running statistics where a batch has none of its own: one value, or no value.
+
+    nn.BatchNorm2d refuses to train on a single pixel; a convolution does not, and neither does a layer made to
+    replace one.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and x.shape[0] * x.shape[2] * x.shape[3] < 2:
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
+
+
+def _source(size: int, margin: int, mode: str, device: torch.device) -> Tensor:
+    """Which row of a map each row of the extended map shows.
+
+    >>> _source(3, 2, "reflect", torch.device("cpu")).tolist()
+    [2, 1, 0, 1, 2, 1, 0]
+    """
+    index = torch.arange(-margin, size + margin, device=device)
+    if mode == "circular":
+        return index % size
+    if mode == "replicate":
+        return index.clamp(0, size - 1)
+    period = max(1, 2 * (size - 1))
+    index = index % period
+    return torch.minimum(index, period - index) if size > 1 else index

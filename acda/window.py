@@ -1,0 +1,82 @@
+"""Where a convolution's windows lie: kernel side, stride, padding, dilation, and the sizes that follow."""
+
+from typing import NamedTuple
+
+Pair = int | tuple[int, int]
+
+
+class Window(NamedTuple):
+    """The geometry of a k×k convolution, one value per axis (vertical, horizontal) but for the side.
+
+    >>> Window.of(7, stride=2, padding="valid").output_size(11, 12)
+    (3, 3)
+    """
+
+    side: int
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @classmethod
+    def of(cls, side: int, stride: Pair = 1, padding: Pair | str = 0, dilation: Pair = 1) -> "Window":
+        """Check Conv2d's arguments and settle "same" and "valid" into numbers."""
+        strides = _pair("stride", stride, least=1)
+        dilations = _pair("dilation", dilation, least=1)
+        if not isinstance(padding, str):
+            paddings = _pair("padding", padding, least=0)
+        elif padding == "valid":
+            paddings = (0, 0)
+        elif padding == "same":
+            if strides != (1, 1):
+                raise ValueError(f'padding="same" needs stride 1, as in nn.Conv2d; got stride={strides}.')
+            paddings = (dilations[0] * (side // 2), dilations[1] * (side // 2))
+        else:
+            raise ValueError(f'padding needs an int, a pair, "same" or "valid"; got {padding!r}.')
+        return cls(side, strides, paddings, dilations)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How far a window extends from its centre."""
+        return self.dilation[0] * (self.side // 2), self.dilation[1] * (self.side // 2)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        """Conv2d's own rule, (P, Q); an input that holds no window is refused."""
+        free = tuple(n + 2 * p - 2 * r - 1 for n, p, r in zip((height, width), self.padding, self.reach, strict=True))
+        if min(free) < 0:
+            spans = tuple(2 * r + 1 for r in self.reach)
+            raise ValueError(
+                f"the input needs at least {spans} pixels, padding included, for one {self.side}×{self.side} window "
+                f"with dilation {self.dilation}; got {(height, width)} with padding {self.padding}. "
+                "Use a larger input, more padding or a smaller kernel."
+            )
+        return free[0] // self.stride[0] + 1, free[1] // self.stride[1] + 1
+
+    def unpadded(self) -> "Window":
+        """The same windows on an input that has been padded already."""
+        return self._replace(padding=(0, 0))
+
+
+def kernel_side(kernel_size: Pair) -> int:
+    """The side k of an odd square kernel given as k or (k, k).
+
+    >>> kernel_side((5, 5))
+    5
+    """
+    height, width = _pair("kernel_size", kernel_size, least=1)
+    if height != width:
+        raise ValueError(f"kernel_size needs a square, k or (k, k): atoms are square; got {(height, width)}.")
+    if height % 2 == 0:
+        raise ValueError(
+            f"kernel_size needs an odd number, so that every window has a centre pixel; got {height}. "
+            f"Try {height - 1} or {height + 1}."
+        )
+    return height
+
+
+def _pair(name: str, value: Pair, least: int) -> tuple[int, int]:
+    both = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    if len(both) != 2 or any(isinstance(v, bool) or not isinstance(v, int) for v in both):
+        raise TypeError(f"{name} needs an int or a pair of ints; got {value!r}.")
+    if min(both) < least:
+        raise ValueError(f"{name} needs numbers of at least {least}; got {value!r}.")
+    return both[0], both[1]
