@@ -50,7 +50,7 @@ def convert(
             model = swapped[id(conv)]
         else:
             model.set_submodule(name, swapped[id(conv)])
-    report.tell(len(chosen))
+    report.tell(len(swapped))
     return model
 
 

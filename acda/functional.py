@@ -190,6 +190,6 @@ def _without_autocast(function: Callable[..., Tensor], x: Tensor, *args: Any) ->
 def _like_input(y: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
     """Cast back, and answer channels_last with channels_last, as convolutions do."""
     y = y.to(dtype)
-    if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
+    if not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last):
         return y.contiguous(memory_format=torch.channels_last)
     return y

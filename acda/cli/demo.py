@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from acda.data.patterns import PatternMap, pattern_map
+from acda.environment import describe
 from acda.extras import need
 from acda.files import written_whole
 from acda.layers import AdaptiveConv2d
@@ -29,8 +30,8 @@ class Outcome:
     steps: int
     seed: int
     seconds: float
-    threads: int
-    curves: dict[str, list[float]] = field(default_factory=dict)
+    curves: dict[str, list[float]]
+    circumstances: dict[str, Any]
 
 
 def demo(seed: int = 0, out: Path = Path("demo"), steps: int = 1500) -> None:
@@ -117,14 +118,14 @@ def _draw(scenes: dict[str, PatternMap], outputs: dict[str, Tensor], outcome: Ou
     errors = asdict(outcome)
     detection: Any = None
     for row, (where, scene) in enumerate(scenes.items()):
-        axes[row, 0].imshow(scene.image[0, 0], cmap="gray")
+        axes[row, 0].imshow(scene.image[0, 0].numpy(), cmap="gray")
         axes[row, 0].set_title("input" if not where else f"shifted by {SHIFT} pixels")
         panels = [("target", scene.target)]
         panels += [
             (f"{label}, error {errors[name + where]:.1e}", outputs[name + where]) for name, label in LABELS.items()
         ]
         for axis, (title, map_) in zip(axes[row, 1:], panels, strict=True):
-            detection = axis.imshow(map_[0, 0], cmap="viridis", vmin=0, vmax=1)
+            detection = axis.imshow(map_[0, 0].numpy(), cmap="viridis", vmin=0, vmax=1)
             axis.set_title(title)
     for axis in axes.flat:
         axis.set_xticks([])

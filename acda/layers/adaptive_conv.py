@@ -76,6 +76,8 @@ class AdaptiveConv2d(nn.Module):
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         )
+        if generator is not None and not isinstance(generator, nn.Module):
+            raise TypeError(f"generator needs to be an nn.Module; got {type(generator).__name__}.")
         self.generator = generator if generator is not None else self._default_generator(device, dtype)
         self._reset_mixing(gain=1.0)
 

@@ -1,5 +1,7 @@
 """Φ, the small network that reads each pixel's neighbourhood and predicts the coefficients of its filter."""
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -61,12 +63,14 @@ class AtomGenerator(nn.Module):
 
     def _pad_or_crop(self, x: Tensor, margins: tuple[int, int]) -> Tensor:
         """Extend both axes by these margins in the layer's padding mode; a negative margin crops."""
-        if margins == (0, 0):
-            return x
-        if self.padding_mode == "zeros":
-            return F.pad(x, (margins[1], margins[1], margins[0], margins[0]))
-        for dim, margin in zip((2, 3), margins, strict=True):
-            # F.pad refuses margins as wide as the image, which 1×1 layers on tiny inputs need.
+        if self.padding_mode == "zeros" or max(margins) <= 0:
+            return _pad(x, margins, "constant")
+        crop, grow = [min(m, 0) for m in margins], [max(m, 0) for m in margins]
+        x = _pad(x, crop, "constant")
+        if max(grow) < min(x.shape[2:]):
+            return _pad(x, grow, self.padding_mode)
+        # F.pad refuses margins as wide as the map, which a 1×1 layer on a tiny map has.
+        for dim, margin in zip((2, 3), grow, strict=True):
             x = x.index_select(dim, _source(x.shape[dim], margin, self.padding_mode, x.device))
         return x
 
@@ -86,6 +90,10 @@ class ForgivingBatchNorm2d(nn.BatchNorm2d):
         if self.training and x.shape[0] * x.shape[2] * x.shape[3] < 2:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
+
+
+def _pad(x: Tensor, margins: Sequence[int], mode: str) -> Tensor:
+    return F.pad(x, (margins[1], margins[1], margins[0], margins[0]), mode=mode) if any(margins) else x
 
 
 def _source(size: int, margin: int, mode: str, device: torch.device) -> Tensor:

@@ -1,0 +1,91 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acda import AtomGenerator
+from tests.strategies import Case, cases
+
+
+@given(cases(), st.sampled_from(["zeros", "reflect", "replicate", "circular"]), st.sampled_from([1, 3]))
+def test_output_size_is_conv2ds(case: Case, mode: str, first_kernel: int):
+    phi = AtomGenerator(case.channels[0], 5, case.side, **case.window, padding_mode=mode, first_kernel=first_kernel)
+    y = phi.double()(case.input())
+    assert y.shape == (case.batch, 5, *case.conv2d_size())
+
+
+def seen_by(phi: AtomGenerator, size: int, pixel: tuple[int, int]) -> set[tuple[int, int]]:
+    """The input pixels on which the prediction for one output pixel depends."""
+    x = torch.randn(1, 2, size, size, requires_grad=True)
+    phi.eval()(x)[0, :, pixel[0], pixel[1]].sum().backward()
+    assert x.grad is not None
+    return {(int(i), int(j)) for i, j in x.grad.abs().sum((0, 1)).nonzero()}
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("padding", [0, 1, 3, 5])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("first_kernel", [1, 3])
+def test_it_looks_at_the_centre_of_the_layers_window(stride, padding, dilation, first_kernel):
+    """Output pixel (p, q) of the layer is centred on input pixel p·stride - padding + dilation·(k - 1)/2."""
+    phi = AtomGenerator(2, 3, 7, stride, padding, dilation, first_kernel=first_kernel)
+    for p, q in ((1, 2), (2, 0)):
+        centre = [(n * stride - padding + dilation * 3,) for n in (p, q)]
+        rows, columns = (spread(spread(n, 1), first_kernel // 2) for n in centre)
+        assert seen_by(phi, 20, (p, q)) == {(i, j) for i in rows for j in columns}
+
+
+def spread(places, reach: int, size: int = 20) -> set[int]:
+    """All places on the map within reach of these."""
+    return {n + i for n in places for i in range(-reach, reach + 1) if 0 <= n + i < size}
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_padding_modes_extend_as_torch_does(mode):
+    phi, x = AtomGenerator(2, 3, 3, padding_mode=mode), torch.randn(1, 2, 5, 6)
+    expected = torch.nn.functional.pad(x, (3, 3, 2, 2), mode=mode)
+    assert torch.equal(phi._pad_or_crop(x, (2, 3)), expected)
+    assert torch.equal(phi._pad_or_crop(x, (-1, -2)), x[:, :, 1:-1, 2:-2])
+    assert torch.equal(phi._pad_or_crop(x, (-1, 2)), expected[:, :, 3:-3, 1:-1])
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("reflect", [0, 1, 0, 1, 0, 1]), ("replicate", [0, 0, 0, 1, 1, 1]), ("circular", [0, 1, 0, 1, 0, 1])],
+)
+def test_margins_wider_than_the_map_go_on_in_the_same_way(mode, expected):
+    phi, x = AtomGenerator(1, 3, 1, padding_mode=mode), torch.arange(2.0)[None, None, None].expand(1, 1, 4, 2)
+    assert phi._pad_or_crop(x, (0, 2))[0, 0, 0].tolist() == expected
+
+
+def test_the_border_shows_the_padding_mode():
+    """A constant image looks constant up to the border, except through zeros."""
+    x = torch.ones(1, 2, 8, 8)
+    for mode in ("reflect", "replicate", "circular"):
+        y = AtomGenerator(2, 3, 5, padding=2, padding_mode=mode, first_kernel=3).eval()(x)
+        torch.testing.assert_close(y, y[:, :, 4:5, 4:5].expand_as(y))
+    y = AtomGenerator(2, 3, 5, padding=2).eval()(x)
+    assert not torch.allclose(y[:, :, 0, 0], y[:, :, 4, 4])
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_training_on_one_pixel_takes_the_running_statistics(batch):
+    phi = AtomGenerator(2, 3, 3, padding=1)
+    x = torch.randn(batch, 2, 1, 1)
+    trained = phi(x)
+    assert phi.squeeze_norm.running_mean is not None
+    assert not phi.squeeze_norm.running_mean.any(), "nothing was learnt about a distribution"
+    assert torch.equal(trained, phi.eval()(x))
+
+
+def test_reset_forgets_everything():
+    phi = AtomGenerator(4, 6, 3, padding=1)
+    phi(torch.randn(2, 4, 8, 8))
+    phi.reset_parameters()
+    assert phi.squeeze_norm.running_var is not None
+    assert (phi.squeeze_norm.running_var == 1).all()
+
+
+def test_an_unknown_padding_mode_is_refused():
+    with pytest.raises(ValueError, match="zeros, reflect, replicate, circular; got 'mirror'"):
+        AtomGenerator(2, 3, 3, padding_mode="mirror")

@@ -1,0 +1,200 @@
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import acda
+from acda import AdaptiveConv2d, ConversionWarning, convert
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"kernel_size": 3, "padding": 1},
+        {"kernel_size": 5, "stride": 2, "padding": (1, 2), "dilation": 2, "groups": 2},
+        {"kernel_size": 3, "padding": "same", "padding_mode": "circular", "bias": False},
+        {"kernel_size": 1},
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_a_pixel_basis_with_all_atoms_starts_exactly_as_the_convolution(arguments, training):
+    conv, x = nn.Conv2d(4, 6, **arguments).train(training), torch.randn(2, 4, 16, 15)
+    layer = AdaptiveConv2d.from_conv2d(conv, bases=None, num_atoms=conv.kernel_size[0] ** 2)
+    assert layer.training == training
+    with torch.no_grad():
+        assert (layer(x) - conv(x)).norm() / conv(x).norm() < 1e-5
+
+
+def test_filters_that_the_bases_span_are_exact():
+    conv, bases = nn.Conv2d(4, 6, 7), acda.multiscale_fourier_bessel(7)
+    with torch.no_grad():
+        conv.weight.copy_(torch.einsum("ocm,ml,lij->ocij", torch.randn(6, 4, 6), torch.randn(6, 18), bases))
+    x = torch.randn(1, 4, 12, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer = AdaptiveConv2d.from_conv2d(conv)
+    with torch.no_grad():
+        assert (layer(x) - conv(x)).norm() / conv(x).norm() < 1e-5
+
+
+def test_an_approximation_tells_its_error():
+    conv = nn.Conv2d(4, 6, 3)
+    with pytest.warns(ConversionWarning, match=r"relative error of 0\.\d+ in its filters"):
+        layer = AdaptiveConv2d.from_conv2d(conv)
+    K = layer.filters(torch.randn(1, 4, 3, 3))[0, ..., 0, 0]
+    error = ((K - conv.weight).norm() / conv.weight.norm()).item()
+    assert error == pytest.approx(acda.decompose_filters(conv.weight, layer.bases, 6).relative_error, rel=1e-4)
+
+
+def test_a_converted_layer_learns_to_differ_between_pixels():
+    conv = nn.Conv2d(3, 4, 3, padding=1)
+    layer = AdaptiveConv2d.from_conv2d(conv, bases=None, num_atoms=9)
+    x, target = torch.randn(2, 3, 12, 12), torch.randn(2, 4, 12, 12)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.01)
+    losses = []
+    for _ in range(30):
+        loss = (layer(x) - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert layer.coefficients(x).std((0, 3, 4)).max() > 1e-3
+
+
+def test_surplus_atoms_are_silent_but_can_learn():
+    conv, x = nn.Conv2d(1, 2, 3), torch.randn(2, 1, 8, 8)
+    layer = AdaptiveConv2d.from_conv2d(conv, bases=None, num_atoms=12)
+    y = layer(x)
+    torch.testing.assert_close(y, conv(x), rtol=1e-4, atol=1e-5)
+    y.square().sum().backward()
+    grad = layer.generator.predict_norm.bias.grad.unflatten(0, (12, 9))
+    assert (grad.abs().sum(1) > 0).all()
+
+
+def test_imitation_needs_a_generator_that_it_knows():
+    layer = AdaptiveConv2d(2, 3, 3, bases=None, generator=nn.Conv2d(2, 54, 3))
+    with pytest.raises(TypeError, match=r"AtomGenerator.* got Conv2d"):
+        layer.imitate(torch.zeros(3, 2, 3, 3), None)
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Sequential(nn.Conv2d(8, 8, 3), nn.Conv2d(8, 4, 1))
+    )
+
+
+def types(model: nn.Module) -> list[str]:
+    return [name for name, module in model.named_modules() if type(module) is AdaptiveConv2d]
+
+
+def test_every_convolution_is_swapped_and_the_original_is_untouched():
+    model, x = network().eval(), torch.randn(1, 3, 9, 9)
+    before = copy.deepcopy(model.state_dict())
+    converted = convert(model, bases=None, num_atoms=9)
+    assert types(converted) == ["0", "2.0", "2.1"]
+    assert types(model) == []
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    torch.testing.assert_close(converted(x), model(x), rtol=1e-4, atol=1e-5)
+    assert not any(module.training for module in converted.modules())
+
+
+def test_in_place():
+    model = network()
+    assert convert(model, inplace=True, bases=None, num_atoms=9) is model
+    assert types(model) == ["0", "2.0", "2.1"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [("2.*", ["2.0", "2.1"]), (["0", "2.1"], ["0", "2.1"]), (lambda name: name.endswith(".0"), ["2.0"])],
+)
+def test_names_choose(names, expected):
+    assert types(convert(network(), names=names, bases=None, num_atoms=9)) == expected
+
+
+def test_from_scratch_draws_new_weights():
+    model, x = network().eval(), torch.randn(1, 3, 9, 9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        converted = convert(model, keep_weights=False, names=["0", "2.0"])
+    assert converted[0].mixing.std() > 0
+    assert converted[0].generator.predict_norm.weight.min() == 1
+    assert not torch.allclose(converted(x), model(x), atol=1e-2)
+
+
+def test_a_module_used_twice_stays_shared():
+    conv = nn.Conv2d(4, 4, 3, padding=1)
+    converted = convert(nn.Sequential(conv, nn.Sequential(conv)), bases=None, num_atoms=9)
+    assert converted[0] is converted[1][0]
+    assert type(converted[0]) is AdaptiveConv2d
+
+
+def test_what_cannot_be_swapped_stays_and_is_named():
+    class Special(nn.Conv2d):
+        pass
+
+    hooked = nn.Conv2d(4, 4, 3)
+    hooked.register_forward_hook(lambda *_: None)
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 2), nn.Conv2d(4, 4, (3, 5)), nn.Conv2d(4, 4, 1), hooked)
+    model.append(Special(4, 4, 3))
+    with pytest.warns(ConversionWarning) as caught:
+        converted = convert(model)
+    assert types(converted) == ["0"]
+    assert type(converted[5]) is Special
+    (message,) = (str(w.message) for w in caught)
+    assert "4 of 5 layers stay" in message
+    for line in (
+        "1: kernel_size needs an odd",
+        "2: kernel_size needs a square",
+        "3: Fourier-Bessel",
+        "4: it carries hooks",
+    ):
+        assert f"\n  {line}" in message
+
+
+def test_frozen_layers_stay_frozen_and_dtype_stays():
+    model = network().double()
+    model[0].requires_grad_(False)
+    converted = convert(model, bases=None, num_atoms=9)
+    assert not any(p.requires_grad for p in converted[0].parameters())
+    assert all(p.requires_grad for p in converted[2].parameters())
+    assert {t.dtype for t in converted.state_dict().values() if t.is_floating_point()} == {torch.float64}
+
+
+def test_converting_again_leaves_generators_alone():
+    converted = convert(network(), names="0", bases=None, num_atoms=9)
+    again = convert(converted, bases=None, num_atoms=9)
+    assert types(again) == ["0", "2.0", "2.1"]
+
+
+def test_a_lone_convolution():
+    assert type(convert(nn.Conv2d(2, 2, 3), bases=None, num_atoms=9)) is AdaptiveConv2d
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: convert(network(), names="body.*"), r"chose no Conv2d layer; the model's are: 0, 2.0, 2.1"),
+        (lambda: convert(nn.ReLU()), "the model's are: none"),
+        (lambda: convert(nn.Conv2d(2, 2, 3), inplace=True), "inplace=False"),
+        (lambda: convert(network(), bases="wavelets"), "3 of 3 layers stay .*\n.*got 'wavelets'"),
+    ],
+)
+def test_bad_input_is_refused_with_a_reason(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_torchvisions_resnet18():
+    model = pytest.importorskip("torchvision").models.resnet18().eval()
+    x = torch.randn(1, 3, 64, 64)
+    converted = convert(model, names="layer*.conv?", bases=None, num_atoms=9)
+    assert len(types(converted)) == 16
+    with torch.no_grad():
+        assert (converted(x) - model(x)).norm() / model(x).norm() < 1e-5
+    with pytest.warns(ConversionWarning, match="3 of 20 layers stay"):
+        fresh = convert(model, keep_weights=False)
+    fresh.train()(torch.randn(2, 3, 64, 64)).sum().backward()

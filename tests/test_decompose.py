@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+from acda import decompose_filters, multiscale_fourier_bessel
+
+
+def rebuild(mixing, coefficients, bases):
+    return torch.einsum("ocm,ml,lij->ocij", mixing, coefficients, bases.double())
+
+
+def test_filters_in_the_span_are_found_exactly():
+    bases = multiscale_fourier_bessel(7)
+    weight = torch.einsum("ocm,ml,lij->ocij", torch.randn(8, 5, 3), torch.randn(3, 18), bases)
+    mixing, coefficients, error = decompose_filters(weight, bases, num_atoms=3)
+    assert error < 1e-6
+    torch.testing.assert_close(rebuild(mixing, coefficients, bases).float(), weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_atoms", [1, 4, 6])
+def test_no_other_atoms_are_nearer(num_atoms):
+    """Against gradient descent on the same problem, from its own start."""
+    bases, weight = multiscale_fourier_bessel(5, 4).double(), torch.randn(6, 4, 5, 5).double()
+    mixing, coefficients, error = decompose_filters(weight, bases, num_atoms)
+    assert (weight - rebuild(mixing, coefficients, bases)).norm() / weight.norm() == pytest.approx(error)
+    A = torch.randn(6, 4, num_atoms, dtype=torch.float64, requires_grad=True)
+    alpha = torch.randn(num_atoms, 8, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([A, alpha], max_iter=400, line_search_fn="strong_wolfe")
+
+    def loss():
+        optimizer.zero_grad()
+        value = (weight - rebuild(A, alpha, bases)).square().sum()
+        value.backward()
+        return value
+
+    best = optimizer.step(loss).item()
+    best = min(best, loss().item())
+    assert best**0.5 / float(weight.norm()) == pytest.approx(error, rel=1e-4)
+
+
+def test_more_atoms_than_there_are_directions_are_not_invented():
+    mixing, coefficients, error = decompose_filters(torch.randn(4, 4, 3, 3), None, num_atoms=20)
+    assert mixing.shape == (4, 4, 9)
+    assert coefficients.shape == (9, 9)
+    assert error < 1e-12
+
+
+def test_zero_filters_have_no_error():
+    assert decompose_filters(torch.zeros(2, 2, 3, 3), None, num_atoms=2).relative_error == 0

@@ -1,0 +1,82 @@
+"""The house keeps its plan: imports go one way, the core is light, nothing needs the network."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import acda
+
+PACKAGE = Path(acda.__file__).parent
+# A room may import from those after it. Rooms on one line do not know each other.
+ORDER = [
+    ["__main__"],
+    ["cli"],
+    ["__init__"],
+    ["convert"],
+    ["data"],
+    ["layers"],
+    ["functional"],
+    ["backends", "decompose"],
+    ["bases", "window", "environment", "extras", "files"],
+]
+LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """Rooms that a file imports when it is loaded; an import inside a function is its own business."""
+    names = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module] if node.module != "acda" else [f"acda.{a.name}" for a in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return {name.split(".")[1] for name in names if name.startswith("acda.")}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_go_one_way(path):
+    own = room_of(path)
+    for other in imported_rooms(path) - {own}:
+        assert LEVEL[other] > LEVEL[own], f"{path.name} in {own} may not import {other}"
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_the_core_needs_only_torch_numpy_and_scipy():
+    """Import it with every other third-party package of this environment hidden from it."""
+    code = """
+import sys, torch, numpy, scipy.special
+before = set(sys.modules)
+import acda
+new = {name.split(".")[0] for name in set(sys.modules) - before}
+print(sorted(new - set(sys.stdlib_module_names) - {"acda", "torch", "numpy", "scipy"}))
+"""
+    result = run(code)
+    assert result.stdout.strip() == "[]", result.stdout + result.stderr
+
+
+def test_a_missing_extra_is_named():
+    code = """
+import sys
+sys.modules["tyro"] = None
+from acda.cli import main
+sys.exit(main(["demo"]))
+"""
+    result = run(code)
+    assert result.returncode == 1
+    assert "pip install 'acda[cli]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_versions_agree():
+    project = (PACKAGE.parent / "pyproject.toml").read_text()
+    assert f'version = "{acda.__version__}"' in project
