@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,6 @@ SHIFT = 20
 LABELS = {"conv": "Conv2d 7×7", "acda": "ACDA 7×7"}
 
 
-@dataclass
-class Outcome:
-    """Mean square errors in eval mode, and what it took."""
-
-    conv: float
-    acda: float
-    conv_shifted: float
-    acda_shifted: float
-    steps: int
-    seed: int
-    seconds: float
-    curves: dict[str, list[float]]
-    circumstances: dict[str, Any]
-
-
 def demo(seed: int = 0, out: Path = Path("demo"), steps: int = 1500) -> None:
     """Train one 7×7 convolution and one adaptive 7×7 convolution to find 25 patterns in one noisy image.
 
@@ -47,6 +31,9 @@ def demo(seed: int = 0, out: Path = Path("demo"), steps: int = 1500) -> None:
     """
     if steps < 1:
         raise ValueError(f"--steps needs at least 1; got {steps}.")
+    # Find out before the training, not after it, whether the result can be written.
+    need("matplotlib", "cli")
+    out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     scene = pattern_map(seed)
     torch.manual_seed(seed)
@@ -55,20 +42,19 @@ def demo(seed: int = 0, out: Path = Path("demo"), steps: int = 1500) -> None:
     scenes = {"": scene, "_shifted": scene.shifted(SHIFT)}
     outputs = {name + where: _predict(layer, s) for where, s in scenes.items() for name, layer in layers.items()}
     errors = {name: _error(y, scenes["_shifted" if "shifted" in name else ""]) for name, y in outputs.items()}
-    seconds = time.perf_counter() - started
-    outcome = Outcome(
+    numbers = {
         **errors,
-        steps=steps,
-        seed=seed,
-        seconds=round(seconds, 1),
-        threads=torch.get_num_threads(),
-        curves=curves,
-    )
-    print(_summary(outcome))
+        "steps": steps,
+        "seed": seed,
+        "seconds": round(time.perf_counter() - started, 1),
+        "curves": curves,
+        "circumstances": describe(),
+    }
+    print(_summary(numbers))
     with written_whole(out / "demo.json") as file:
-        file.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+        file.write_text(json.dumps(numbers, indent=1) + "\n")
     with written_whole(out / "demo.png") as file:
-        _draw(scenes, outputs, outcome).savefig(file, dpi=110)
+        _draw(scenes, outputs, errors).savefig(file, dpi=110)
     print(f"Written: {out / 'demo.png'}, {out / 'demo.json'}")
 
 
@@ -98,24 +84,25 @@ def _error(y: Tensor, scene: PatternMap) -> float:
     return float((y - scene.target).square().mean())
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(numbers: dict[str, Any]) -> str:
     return "\n".join(
         [
-            f"mean square error after {outcome.steps} steps, seed {outcome.seed}, {outcome.seconds:.0f} s",
+            f"mean square error after {numbers['steps']} steps, seed {numbers['seed']}, {numbers['seconds']:.0f} s",
             f"             {'input':>9}  shifted by {SHIFT} pixels",
-            f"  Conv2d     {outcome.conv:9.2e}  {outcome.conv_shifted:9.2e}",
-            f"  ACDA       {outcome.acda:9.2e}  {outcome.acda_shifted:9.2e}",
-            f"ACDA's error is {outcome.conv / outcome.acda:.1f} times lower.",
+            *(
+                f"  {label:<10} {numbers[name]:9.2e}  {numbers[name + '_shifted']:9.2e}"
+                for name, label in LABELS.items()
+            ),
+            f"ACDA's error is {numbers['conv'] / numbers['acda']:.1f} times lower.",
         ]
     )
 
 
-def _draw(scenes: dict[str, PatternMap], outputs: dict[str, Tensor], outcome: Outcome) -> Any:
+def _draw(scenes: dict[str, PatternMap], outputs: dict[str, Tensor], errors: dict[str, float]) -> Any:
     """Two rows, as it was and shifted: input, target, Conv, ACDA."""
     figure_module = need("matplotlib.figure", "cli")
     figure = figure_module.Figure(figsize=(12, 6.0), layout="constrained")
     axes = figure.subplots(2, 4)
-    errors = asdict(outcome)
     detection: Any = None
     for row, (where, scene) in enumerate(scenes.items()):
         axes[row, 0].imshow(scene.image[0, 0].numpy(), cmap="gray")

@@ -25,3 +25,9 @@ def test_no_steps_are_refused(tmp_path, capsys):
     assert main(["demo", "--steps", "0", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "acda demo: --steps needs at least 1; got 0.\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_the_training(tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    assert main(["demo", "--steps", "1000000", "--out", str(tmp_path / "file")]) == 1
+    assert "file" in capsys.readouterr().err
