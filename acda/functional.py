@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acda.backends import reference
+from acda.backends import native, reference
 from acda.bases import multiscale_fourier_bessel  # noqa: F401  for the example above
 from acda.window import Pair, Window, kernel_side
 
@@ -37,17 +37,17 @@ def adaptive_conv2d(
     returns: (B, O, P, Q), the shape and memory format that `F.conv2d` gives with the same arguments
 
     bases=None is the pixel basis: L = k², row by row, and the coefficients are the atoms themselves.
-    backend: "auto" or "reference". Half precision is computed and accumulated in float32 and cast back.
+    backend: "native" is the fused CPU kernel, "reference" plain torch; "auto" takes the first that can run. Half precision is computed and accumulated in float32 and cast back.
     """
     check_input(x)
     window = Window.of(_side_of(coefficients, bases), stride, padding, dilation)
     check_alike(x, coefficients=coefficients, bases=bases, mixing=mixing, bias=bias)
     _check_mixing(x, coefficients, mixing, bias, groups)
     _check_per_pixel("coefficients", coefficients, (x.shape[0], *coefficients.shape[1:3]), x, window)
-    _choose(backend)
+    run = (native if _takes_native(backend, x, bases) else reference).adaptive_conv2d
     compute, result = _precision(x)
     args = [None if t is None else t.to(compute) for t in (x, coefficients, bases, mixing, bias)]
-    return _like_input(_without_autocast(reference.adaptive_conv2d, x, *args, window, groups), x, result)
+    return _like_input(_without_autocast(run, x, *args, window, groups), x, result)
 
 
 def per_pixel_conv2d(
@@ -72,16 +72,24 @@ def per_pixel_conv2d(
     window = Window.of(kernel_side((filters.shape[2], filters.shape[3])), stride, padding, dilation)
     check_alike(x, filters=filters)
     _check_per_pixel("filters", filters, (x.shape[0], *filters.shape[1:4]), x, window)
-    _choose(backend)
+    run = (native if _takes_native(backend, x) else reference).per_pixel_conv2d
     compute, result = _precision(x)
-    y = _without_autocast(reference.per_pixel_conv2d, x, x.to(compute), filters.to(compute), window)
+    y = _without_autocast(run, x, x.to(compute), filters.to(compute), window)
     return _like_input(y, x, result)
 
 
-def _choose(backend: str) -> str:
-    if backend not in ("auto", "reference"):
-        raise ValueError(f'backend needs "auto" or "reference"; got {backend!r}.')
-    return "reference"
+def _takes_native(backend: str, x: Tensor, bases: Tensor | None = None) -> bool:
+    """The native kernel where it can run, the reference elsewhere, unless the caller insists on one."""
+    if backend not in ("auto", "native", "reference"):
+        raise ValueError(f'backend needs "auto", "native" or "reference"; got {backend!r}.')
+    if backend == "reference":
+        return False
+    reason = native.why_not(x, bases)
+    if reason and backend == "native":
+        raise ValueError(f'backend="native" cannot run: {reason}. Use backend="auto" or "reference".')
+    if x.device.type == "cpu":
+        native.say_once_that_it_is_slow()
+    return reason is None
 
 
 def _side_of(coefficients: Tensor, bases: Tensor | None) -> int:
@@ -192,4 +200,4 @@ def _like_input(y: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
     y = y.to(dtype)
     if not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last):
         return y.contiguous(memory_format=torch.channels_last)
-    return y
+    return y.contiguous()

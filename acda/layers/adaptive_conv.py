@@ -111,7 +111,9 @@ class AdaptiveConv2d(nn.Module):
                 f"the generator needs to return one map per atom and basis element, (B, M·L, P, Q) = "
                 f"{(x.shape[0], M * L, P, Q)}; got {came}. Does it use the layer's stride and padding?"
             )
-        return alpha.unflatten(1, (M, L))
+        # Not unflatten(1, …) at once: for a batch of one its backward would hand Φ's last normalisation a gradient with
+        # unusual strides, which torch 2.15 gets wrong (see acda.backends.native).
+        return alpha.permute(0, 2, 3, 1).unflatten(3, (M, L)).permute(0, 3, 4, 1, 2)
 
     def atoms(self, x: Tensor) -> Tensor:
         """D = αψ, the M small filters of every output pixel: (B, M, k, k, P, Q)."""

@@ -1,0 +1,322 @@
+// acda's CPU kernel, on libtorch's stable ABI: one binary serves every torch from 2.10 on.
+//
+// The operators take pixel-major, dense tensors of one dtype (float or double); acda/backends/native.py sees to that.
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+#include <torch/headeronly/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <new>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+namespace {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+struct Shape {
+  int64_t B, C, H, W, O, M, L, k, P, Q, sy, sx, py, px, dy, dx, groups;
+  bool has_bases, has_mixing;
+  // Filled in by the kernel, in whole vectors of its instruction set.
+  int64_t group_channels, channels, group_z, z_size, taps, D_row, D_size, columns, ring_rows;
+};
+
+// Tests fill scratch memory with NaN, to show that nothing is read before it is written.
+std::atomic<bool> poison{false};
+
+// Memory that a call needs for itself, aligned to cache lines.
+template <class T>
+class Scratch {
+  struct Free {
+    void operator()(T* p) const { std::free(p); }
+  };
+  std::unique_ptr<T, Free> memory;
+
+ public:
+  void resize(int64_t count, bool zero) {
+    const size_t bytes = (std::max<int64_t>(count, 1) * sizeof(T) + 63) / 64 * 64;
+    memory.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
+    if (!memory) throw std::bad_alloc();
+    if (zero) std::fill_n(data(), count, T(0));
+    else if (poison) std::fill_n(data(), count, std::numeric_limits<T>::quiet_NaN());
+  }
+  T* data() const { return memory.get(); }
+  T& operator[](int64_t i) const { return memory.get()[i]; }
+};
+
+namespace baseline {
+#define ACDA_TARGET
+#define ACDA_VECTOR 16
+#include "kernel.h"
+#undef ACDA_TARGET
+#undef ACDA_VECTOR
+}  // namespace baseline
+
+#if defined(__x86_64__)
+namespace avx2 {
+#define ACDA_TARGET __attribute__((target("avx2,fma")))
+#define ACDA_VECTOR 32
+#include "kernel.h"
+#undef ACDA_TARGET
+#undef ACDA_VECTOR
+}  // namespace avx2
+
+namespace avx512 {
+#define ACDA_TARGET __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
+#define ACDA_VECTOR 64
+#include "kernel.h"
+#undef ACDA_TARGET
+#undef ACDA_VECTOR
+}  // namespace avx512
+#endif
+
+enum class Vectors { kBaseline, kAvx2, kAvx512 };
+
+Vectors supported() {
+#if defined(__x86_64__)
+  static const Vectors best = [] {
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+      return Vectors::kAvx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Vectors::kAvx2;
+    return Vectors::kBaseline;
+  }();
+  return best;
+#else
+  return Vectors::kBaseline;
+#endif
+}
+
+// Rows of output that thread `index` of `threads` takes; the same for the same number of threads, so results repeat.
+std::pair<int64_t, int64_t> share(int64_t rows, int64_t threads, int64_t index) {
+  return {rows * index / threads, rows * (index + 1) / threads};
+}
+
+int64_t threads_for(const Shape& s) {
+  return std::max<int64_t>(1, std::min<int64_t>(torch::stable::get_num_threads(), s.B * s.P));
+}
+
+template <template <class> class Kernel, class T>
+void forward(Shape s, const T* x, const T* alpha, const T* bases, const T* mixing, const T* bias, T* y) {
+  using K = Kernel<T>;
+  K::fill_up(s);
+  typename K::Packed packed(s, bases, mixing, bias, false);
+  const int64_t threads = threads_for(s);
+  torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      typename K::Walk walk(s, packed, x, alpha, nullptr, y, nullptr, nullptr);
+      const auto [first, last] = share(s.B * s.P, threads, i);
+      walk.run(first, last);
+    }
+  });
+}
+
+template <template <class> class Kernel, class T>
+void backward(
+    Shape s, const T* grad, const T* x, const T* alpha, const T* bases, const T* mixing, T* dx, T* dalpha, T* dmixing, T* dbias) {
+  using K = Kernel<T>;
+  K::fill_up(s);
+  typename K::Packed packed(s, bases, mixing, nullptr, true);
+  const int64_t threads = threads_for(s);
+  std::vector<std::unique_ptr<typename K::Walk>> walks(threads);
+  torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      walks[i] = std::make_unique<typename K::Walk>(s, packed, x, alpha, grad, nullptr, dx, dalpha);
+      const auto [first, last] = share(s.B * s.P, threads, i);
+      walks[i]->run(first, last);
+    }
+  });
+  for (const auto& walk : walks)
+    for (const auto& row : walk->shared) {
+      T* to = dx + (row.image * s.H + row.row) * s.W * s.C;
+      for (size_t i = 0; i < row.values.size(); ++i) to[i] += row.values[i];
+    }
+  if (!mixing) return;
+  const int64_t C = s.C / s.groups;
+  torch::stable::parallel_for(0, s.O, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      for (const auto& walk : walks) {
+        dbias[o] += walk->dbias[o];
+        for (int64_t m = 0; m < s.M; ++m)
+          for (int64_t c = 0; c < C; ++c)
+            dmixing[(o * C + c) * s.M + m] += walk->dA[o * s.group_z + m * s.group_channels + c];
+      }
+    }
+  });
+}
+
+template <class T>
+const T* in(const Tensor& t) {
+  return static_cast<const T*>(t.const_data_ptr());
+}
+template <class T>
+const T* in(const std::optional<Tensor>& t) {
+  return t ? in<T>(*t) : nullptr;
+}
+template <class T>
+T* out(Tensor& t) {
+  return static_cast<T*>(t.mutable_data_ptr());
+}
+
+Shape shape_of(
+    const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing, int64_t k,
+    int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
+  Shape s{};
+  s.B = x.size(0), s.H = x.size(1), s.W = x.size(2), s.C = x.size(3);
+  s.P = alpha.size(1), s.Q = alpha.size(2), s.M = alpha.size(3), s.L = alpha.size(4);
+  s.k = k, s.sy = sy, s.sx = sx, s.py = py, s.px = px, s.dy = dy, s.dx = dx, s.groups = groups;
+  s.has_bases = bases.has_value(), s.has_mixing = mixing.has_value();
+  s.O = mixing ? mixing->size(0) : s.C * s.M;
+  return s;
+}
+
+// The arguments, in the order of the operators' schemas.
+struct Arguments {
+  const Tensor &x, &alpha;
+  const std::optional<Tensor>&bases, &mixing;
+  Shape shape;
+};
+
+template <template <class> class Kernel, class T>
+void forward_with(const Arguments& a, const std::optional<Tensor>& bias, Tensor& y) {
+  forward<Kernel, T>(a.shape, in<T>(a.x), in<T>(a.alpha), in<T>(a.bases), in<T>(a.mixing), in<T>(bias), out<T>(y));
+}
+
+template <template <class> class Kernel, class T>
+void backward_with(const Arguments& a, const Tensor& grad, Tensor& dx, Tensor& dalpha, Tensor& dmixing, Tensor& dbias) {
+  backward<Kernel, T>(
+      a.shape, in<T>(grad), in<T>(a.x), in<T>(a.alpha), in<T>(a.bases), in<T>(a.mixing), out<T>(dx), out<T>(dalpha),
+      out<T>(dmixing), out<T>(dbias));
+}
+
+template <class T, class... Rest>
+void choose_forward(Rest&&... rest) {
+  switch (supported()) {
+#if defined(__x86_64__)
+    case Vectors::kAvx512: return forward_with<avx512::Kernel, T>(rest...);
+    case Vectors::kAvx2: return forward_with<avx2::Kernel, T>(rest...);
+#endif
+    default: return forward_with<baseline::Kernel, T>(rest...);
+  }
+}
+
+template <class T, class... Rest>
+void choose_backward(Rest&&... rest) {
+  switch (supported()) {
+#if defined(__x86_64__)
+    case Vectors::kAvx512: return backward_with<avx512::Kernel, T>(rest...);
+    case Vectors::kAvx2: return backward_with<avx2::Kernel, T>(rest...);
+#endif
+    default: return backward_with<baseline::Kernel, T>(rest...);
+  }
+}
+
+void check(const Tensor& t, const Tensor& like, int64_t dimensions, const char* name) {
+  STD_TORCH_CHECK(
+      t.dim() == dimensions && t.is_contiguous() && t.is_cpu() && t.scalar_type() == like.scalar_type(), "acda: ", name,
+      " needs to be a dense ", dimensions, "-dimensional CPU tensor of the input's dtype; call acda.functional instead.");
+}
+
+Arguments checked(
+    const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing, int64_t k,
+    int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
+  STD_TORCH_CHECK(
+      x.scalar_type() == ScalarType::Float || x.scalar_type() == ScalarType::Double, "acda: float32 or float64 only.");
+  check(x, x, 4, "x");
+  check(alpha, x, 5, "coefficients");
+  if (bases) check(*bases, x, 3, "bases");
+  if (mixing) check(*mixing, x, 3, "mixing");
+  const Shape s = shape_of(x, alpha, bases, mixing, k, sy, sx, py, px, dy, dx, groups);
+  STD_TORCH_CHECK(k > 0 && sy > 0 && sx > 0 && dy > 0 && dx > 0 && py >= 0 && px >= 0 && groups > 0, "acda: bad window.");
+  STD_TORCH_CHECK(
+      s.C > 0 && s.O > 0 && s.M > 0 && s.L > 0 && s.C % groups == 0 && s.O % groups == 0 && alpha.size(0) == s.B,
+      "acda: channels, atoms and groups do not fit together.");
+  STD_TORCH_CHECK(
+      s.H + 2 * py > dy * (k - 1) && s.W + 2 * px > dx * (k - 1) && s.P == (s.H + 2 * py - dy * (k - 1) - 1) / sy + 1 &&
+          s.Q == (s.W + 2 * px - dx * (k - 1) - 1) / sx + 1,
+      "acda: the coefficients need one set per output pixel.");
+  STD_TORCH_CHECK(
+      bases ? bases->size(0) == s.L && bases->size(1) == k && bases->size(2) == k : s.L == k * k,
+      "acda: the bases need one k x k element per coefficient.");
+  STD_TORCH_CHECK(
+      !mixing || (mixing->size(1) == s.C / groups && mixing->size(2) == s.M), "acda: mixing needs (O, C/groups, M).");
+  return {x, alpha, bases, mixing, s};
+}
+
+Tensor adaptive_conv2d(
+    Tensor x, Tensor alpha, std::optional<Tensor> bases, std::optional<Tensor> mixing, std::optional<Tensor> bias, int64_t k,
+    int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
+  const Arguments a = checked(x, alpha, bases, mixing, k, sy, sx, py, px, dy, dx, groups);
+  if (bias) {
+    check(*bias, x, 1, "bias");
+    STD_TORCH_CHECK(bias->size(0) == a.shape.O, "acda: bias needs one number per output channel.");
+  }
+  Tensor y = torch::stable::new_empty(x, {a.shape.B, a.shape.P, a.shape.Q, a.shape.O});
+  if (a.shape.B == 0) return y;
+  x.scalar_type() == ScalarType::Double ? choose_forward<double>(a, bias, y) : choose_forward<float>(a, bias, y);
+  return y;
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> adaptive_conv2d_backward(
+    Tensor grad, Tensor x, Tensor alpha, std::optional<Tensor> bases, std::optional<Tensor> mixing, int64_t k, int64_t sy,
+    int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
+  const Arguments a = checked(x, alpha, bases, mixing, k, sy, sx, py, px, dy, dx, groups);
+  const Shape& s = a.shape;
+  check(grad, x, 4, "the gradient");
+  STD_TORCH_CHECK(
+      grad.size(0) == s.B && grad.size(1) == s.P && grad.size(2) == s.Q && grad.size(3) == s.O,
+      "acda: the gradient needs the output's shape.");
+  Tensor d_x = torch::stable::new_zeros(x, {s.B, s.H, s.W, s.C});
+  Tensor d_alpha = torch::stable::new_empty(x, {s.B, s.P, s.Q, s.M, s.L});
+  Tensor d_mixing = torch::stable::new_zeros(x, {mixing ? s.O : 0, s.C / groups, s.M});
+  Tensor d_bias = torch::stable::new_zeros(x, {mixing ? s.O : 0});
+  if (s.B > 0)
+    x.scalar_type() == ScalarType::Double ? choose_backward<double>(a, grad, d_x, d_alpha, d_mixing, d_bias)
+                                          : choose_backward<float>(a, grad, d_x, d_alpha, d_mixing, d_bias);
+  return {d_x, d_alpha, d_mixing, d_bias};
+}
+
+int64_t vector_bytes() {
+  switch (supported()) {
+    case Vectors::kAvx512: return 64;
+    case Vectors::kAvx2: return 32;
+    default: return 16;
+  }
+}
+
+void poison_scratch(bool on) { poison = on; }
+
+}  // namespace
+
+// Pixel-major throughout: x (B, H, W, C), coefficients (B, P, Q, M, L), result (B, P, Q, O). Without mixing the result is z,
+// channel c * M + m. The numbers are kernel side, stride, padding and dilation (vertical, horizontal), groups.
+STABLE_TORCH_LIBRARY(acda, m) {
+  m.def(
+      "adaptive_conv2d(Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing, Tensor? bias, int k, int sy, int sx, "
+      "int py, int px, int dy, int dx, int groups) -> Tensor");
+  m.def(
+      "adaptive_conv2d_backward(Tensor grad, Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing, int k, int sy, "
+      "int sx, int py, int px, int dy, int dx, int groups) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def("vector_bytes() -> int");
+  m.def("poison_scratch(bool on) -> ()");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
+  m.impl("adaptive_conv2d", TORCH_BOX(&adaptive_conv2d));
+  m.impl("adaptive_conv2d_backward", TORCH_BOX(&adaptive_conv2d_backward));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(acda, CompositeExplicitAutograd, m) {
+  m.impl("vector_bytes", TORCH_BOX(&vector_bytes));
+  m.impl("poison_scratch", TORCH_BOX(&poison_scratch));
+}

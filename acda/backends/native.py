@@ -1,0 +1,179 @@
+"""The fused CPU kernel (C++ beside this file), as torch operators with gradients, shapes and costs.
+
+Atoms, z and patches never exist for more than a few hundred pixels: the forward pass allocates its result, training
+keeps x, the coefficients and the parameters, and the backward pass recomputes the rest.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import register_flop_formula
+
+from acda.window import Window
+
+MEND = "With torch and a C++ compiler installed, pip install --no-build-isolation --force-reinstall --no-deps acda builds it"
+
+
+def adaptive_conv2d(
+    x: Tensor, alpha: Tensor, bases: Tensor | None, mixing: Tensor, bias: Tensor | None, window: Window, groups: int
+) -> Tensor:
+    """As reference.adaptive_conv2d; the result is channels_last."""
+    y = torch.ops.acda.adaptive_conv2d(
+        _PixelMajor.apply(x),
+        _PixelMajor.apply(alpha),
+        _dense(bases),
+        mixing.contiguous(),
+        _dense(bias),
+        *_numbers(window),
+        groups,
+    )
+    return y.permute(0, 3, 1, 2)
+
+
+def per_pixel_conv2d(x: Tensor, filters: Tensor, window: Window) -> Tensor:
+    """As reference.per_pixel_conv2d; the result is channels_last."""
+    filters = _PixelMajor.apply(filters.flatten(2, 3))
+    z = torch.ops.acda.adaptive_conv2d(_PixelMajor.apply(x), filters, None, None, None, *_numbers(window), 1)
+    return z.permute(0, 3, 1, 2)
+
+
+def why_not(x: Tensor, bases: Tensor | None = None) -> str | None:
+    """The reason why the kernel cannot take these tensors, or None when it can."""
+    if MISSING:
+        return MISSING
+    if x.device.type != "cpu":
+        return f"it runs on the CPU; the input is on {x.device}"
+    if bases is not None and bases.requires_grad and torch.is_grad_enabled():
+        return "it has no gradient for learnable bases"
+    if torch.compiler.is_exporting():
+        return "an exported program consists of standard operations"
+    if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
+        return "it has no rule for vmap and forward-mode derivatives"
+    return None
+
+
+def say_once_that_it_is_slow() -> None:
+    """One warning a process where the kernel is missing: the results are right, the speed is not what it could be."""
+    global _said
+    if MISSING and not _said and not torch.compiler.is_compiling():
+        _said = True
+        warnings.warn(f"acda runs in plain torch, several times slower than its CPU kernel: {MISSING}", stacklevel=4)
+
+
+class _PixelMajor(torch.autograd.Function):
+    """(B, …, P, Q) → (B, P, Q, …), dense; a channels_last tensor is not copied.
+
+    The gradient has the layout of the input. That is more than tidy: torch 2.15's BatchNorm returns wrong gradients when a
+    contiguous input meets a gradient in channels_last whose stride along a batch of one is not the usual one, and a
+    reshape in between produces such strides.
+    """
+
+    @staticmethod
+    def forward(t: Tensor) -> Tensor:
+        return t.movedim((-2, -1), (1, 2)).contiguous()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.was_pixel_major = inputs[0].movedim((-2, -1), (1, 2)).is_contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        grad = grad.movedim((1, 2), (-2, -1))
+        return grad if ctx.was_pixel_major else grad.contiguous()
+
+
+def _dense(t: Tensor | None) -> Tensor | None:
+    return None if t is None else t.contiguous()
+
+
+def _numbers(window: Window) -> tuple[int, ...]:
+    return window.side, *window.stride, *window.padding, *window.dilation
+
+
+def _output_channels(x: Tensor, alpha: Tensor, mixing: Tensor | None) -> int:
+    return x.shape[3] * alpha.shape[3] if mixing is None else mixing.shape[0]
+
+
+def _load() -> str | None:
+    """Load the compiled kernel; returns what is wrong when there is none."""
+    libraries = sorted(Path(__file__).parent.glob("_native*.so"))
+    if not libraries:
+        return f"it was not compiled when acda was installed. {MEND}"
+    try:
+        torch.ops.load_library(libraries[0])
+    except OSError as error:
+        return f"it does not load ({error}). {MEND}"
+    _register()
+    return None
+
+
+def _register() -> None:
+    """Tell torch the shapes, the gradients and the multiply-adds of the two operators."""
+    forward, backward = torch.ops.acda.adaptive_conv2d, torch.ops.acda.adaptive_conv2d_backward
+
+    @torch.library.register_fake("acda::adaptive_conv2d")
+    def _(x: Tensor, alpha: Tensor, bases: Any, mixing: Tensor | None, bias: Any, *numbers: int) -> Tensor:
+        return x.new_empty(*alpha.shape[:3], _output_channels(x, alpha, mixing))
+
+    @torch.library.register_fake("acda::adaptive_conv2d_backward")
+    def _(
+        grad: Tensor, x: Tensor, alpha: Tensor, bases: Any, mixing: Tensor | None, *numbers: int
+    ) -> tuple[Tensor, ...]:
+        C, M, groups = x.shape[3], alpha.shape[3], numbers[-1]
+        O = 0 if mixing is None else mixing.shape[0]  # noqa: E741
+        return torch.empty_like(x), torch.empty_like(alpha), x.new_empty(O, C // groups, M), x.new_empty(O)
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, alpha, bases, mixing, bias, *ctx.numbers = inputs
+        ctx.save_for_backward(x, alpha, bases, mixing)
+        ctx.has_bias = bias is not None
+
+    def differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, alpha, bases, mixing = ctx.saved_tensors
+        dx, dalpha, dmixing, dbias = backward(grad.contiguous(), x, alpha, bases, mixing, *ctx.numbers)
+        return (
+            dx,
+            dalpha,
+            None,
+            None if mixing is None else dmixing,
+            dbias if ctx.has_bias else None,
+            *[None] * len(ctx.numbers),
+        )
+
+    torch.library.register_autograd("acda::adaptive_conv2d", differentiate, setup_context=keep)
+
+    def refuse(ctx: Any, *grads: Tensor) -> None:
+        raise NotImplementedError(
+            "acda's native kernel has first derivatives only. "
+            'For second derivatives call acda.functional.adaptive_conv2d with backend="reference".'
+        )
+
+    torch.library.register_autograd(
+        "acda::adaptive_conv2d_backward", refuse, setup_context=lambda ctx, inputs, output: None
+    )
+
+    @register_flop_formula(forward)
+    def _(x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
+        return 2 * _multiply_adds(x, alpha, bases, mixing)
+
+    @register_flop_formula(backward)
+    def _(grad: Any, x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
+        # Two products for every one of the forward pass; what is recomputed does not count, as with checkpointing.
+        return 4 * _multiply_adds(x, alpha, bases, mixing)
+
+
+def _multiply_adds(x: Any, alpha: Any, bases: Any, mixing: Any) -> int:
+    """From shapes: compose the atoms, apply them, mix."""
+    (B, P, Q, M, L), C = alpha, x[3]
+    taps = L if bases is None else bases[1] * bases[2]
+    compose = 0 if bases is None else M * L * taps
+    mix = 0 if mixing is None else mixing[0] * mixing[1] * M
+    return int(B * P * Q * (compose + C * M * taps + mix))
+
+
+# What is wrong with the kernel of this installation, or None.
+MISSING = _load()
+_said = False
