@@ -37,7 +37,8 @@ def adaptive_conv2d(
     returns: (B, O, P, Q), the shape and memory format that `F.conv2d` gives with the same arguments
 
     bases=None is the pixel basis: L = k², row by row, and the coefficients are the atoms themselves.
-    backend: "native" is the fused CPU kernel, "reference" plain torch; "auto" takes the first that can run. Half precision is computed and accumulated in float32 and cast back.
+    backend: "native" is the fused CPU kernel, "reference" plain torch, "auto" the first of them that can run.
+    Half precision is computed and accumulated in float32 and cast back.
     """
     check_input(x)
     window = Window.of(_side_of(coefficients, bases), stride, padding, dilation)

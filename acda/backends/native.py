@@ -14,7 +14,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from acda.window import Window
 
-MEND = "With torch and a C++ compiler installed, pip install --no-build-isolation --force-reinstall --no-deps acda builds it"
+MEND = "With torch and a C++ compiler, pip install --no-build-isolation --force-reinstall --no-deps acda builds it"
 
 
 def adaptive_conv2d(
@@ -60,15 +60,15 @@ def say_once_that_it_is_slow() -> None:
     global _said
     if MISSING and not _said and not torch.compiler.is_compiling():
         _said = True
-        warnings.warn(f"acda runs in plain torch, several times slower than its CPU kernel: {MISSING}", stacklevel=4)
+        warnings.warn(f"acda runs in plain torch, several times slower than its CPU kernel: {MISSING}", stacklevel=5)
 
 
 class _PixelMajor(torch.autograd.Function):
     """(B, …, P, Q) → (B, P, Q, …), dense; a channels_last tensor is not copied.
 
-    The gradient has the layout of the input. That is more than tidy: torch 2.15's BatchNorm returns wrong gradients when a
-    contiguous input meets a gradient in channels_last whose stride along a batch of one is not the usual one, and a
-    reshape in between produces such strides.
+    The gradient has the layout of the input. That is more than tidy: torch 2.15's BatchNorm returns wrong gradients
+    when a contiguous input meets a gradient in channels_last whose stride along a batch of one is not the usual one,
+    and a reshape in between produces such strides.
     """
 
     @staticmethod

@@ -1,0 +1,245 @@
+"""The kernel against the reference, in values and gradients; scratch memory full of NaN throughout."""
+
+import itertools
+import threading
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from acda import AdaptiveConv2d, multiscale_fourier_bessel
+from acda.backends import native
+from acda.functional import adaptive_conv2d, per_pixel_conv2d
+from tests.strategies import Case, cases
+
+pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MISSING))
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _poisoned_scratch():
+    torch.ops.acda.poison_scratch(True)
+    yield
+    torch.ops.acda.poison_scratch(False)
+
+
+def assert_near(ours: Tensor | None, truth: Tensor | None, dtype: torch.dtype) -> None:
+    """Relative to the size of the whole tensor, the truth in float64."""
+    assert (ours is None) == (truth is None)
+    if ours is not None and truth is not None and truth.numel():
+        assert ours.shape == truth.shape
+        error = (ours.double() - truth.double()).norm() / truth.double().norm().clamp_min(1e-30)
+        assert error < TOLERANCE[dtype]
+
+
+def compare(run, inputs: list[Tensor | None], dtype: torch.dtype, layout) -> None:
+    """Values and all gradients of run(…, backend) against the reference in float64."""
+    ours, truth = ([None if t is None else t.to(d) for t in inputs] for d in (dtype, torch.float64))
+    ours[0] = layout(ours[0])
+    wanted = [i for i, t in enumerate(inputs) if t is not None and i != 2]
+    for tensors in (ours, truth):
+        for i in wanted:
+            tensors[i] = tensors[i].detach().requires_grad_()
+    y, expected = run(*ours, backend="native"), run(*truth, backend="reference")
+    assert_near(y, expected, dtype)
+    upstream = torch.randn_like(expected)
+    grads = torch.autograd.grad(y, [ours[i] for i in wanted], layout(upstream.to(dtype)))
+    for grad, right in zip(grads, torch.autograd.grad(expected, [truth[i] for i in wanted], upstream), strict=True):
+        assert_near(grad, right, dtype)
+
+
+LAYOUTS = {
+    "contiguous": lambda t: t.contiguous(),
+    "channels_last": lambda t: t.contiguous(memory_format=torch.channels_last),
+    "strided": lambda t: torch.stack([t, t], dim=-1)[..., 0],
+    "transposed": lambda t: t.transpose(2, 3).contiguous().transpose(2, 3),
+}
+
+
+@given(
+    cases(),
+    st.sampled_from(list(TOLERANCE)),
+    st.sampled_from(sorted(LAYOUTS)),
+    st.integers(1, 3),
+    st.booleans(),
+    st.integers(1, 7),
+)
+def test_adaptive_conv2d_equals_the_reference(case: Case, dtype, layout, threads, with_bases, wider):
+    """Channels beyond one vector, maps beyond one chunk, more threads than cores."""
+    groups, side = case.groups, min(case.side, 9)
+    C, O = (n * wider for n in case.channels)  # noqa: E741
+    H, W = case.size[0] + 20, case.size[1] + 25 * wider
+    case = Case(**{**vars(case), "side": side, "size": (H, W), "channels": (C, O)})
+    L = case.elements if with_bases else side**2
+    inputs = [
+        case.input(),
+        case.randn(case.batch, case.atoms, L, *case.conv2d_size()),
+        case.randn(L, side, side) if with_bases else None,
+        case.randn(O, C // groups, case.atoms),
+        case.randn(O) if case.seed % 2 else None,
+    ]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        compare(
+            lambda *t, backend: adaptive_conv2d(*t, **case.window, groups=groups, backend=backend),
+            inputs,
+            dtype,
+            LAYOUTS[layout],
+        )
+    finally:
+        torch.set_num_threads(before)
+
+
+@given(cases(largest_side=7), st.sampled_from(list(TOLERANCE)), st.sampled_from(sorted(LAYOUTS)))
+def test_per_pixel_conv2d_equals_the_reference(case: Case, dtype, layout):
+    filters = case.randn(case.batch, case.atoms, case.side, case.side, *case.conv2d_size())
+    compare(
+        lambda *t, backend: per_pixel_conv2d(*t, **case.window, backend=backend),
+        [case.input(), filters],
+        dtype,
+        LAYOUTS[layout],
+    )
+
+
+def operands(channels=20, size=30, side=7, dtype=torch.float32) -> list[Tensor]:
+    shapes = [(2, channels, size, size), (2, 6, 6 * (side // 2), size, size), (9, channels, 6), (9,)]
+    x, alpha, mixing, bias = (torch.randn(*shape, dtype=dtype, requires_grad=True) for shape in shapes)
+    return [x, alpha, multiscale_fourier_bessel(side, dtype=dtype), mixing, bias]
+
+
+def run_with_gradients(tensors: list[Tensor]) -> list[Tensor]:
+    y = adaptive_conv2d(*tensors, padding=3, backend="native")
+    return [y, *torch.autograd.grad(y.square().sum(), [t for t in tensors if t.requires_grad])]
+
+
+def test_the_same_bits_on_every_run():
+    tensors = operands()
+    first = run_with_gradients(tensors)
+    for _ in range(3):
+        assert all(torch.equal(a, b) for a, b in zip(first, run_with_gradients(tensors), strict=True))
+
+
+def test_several_python_threads_at_once():
+    jobs = [operands(channels=c) for c in (3, 8, 17, 20)]
+    alone = [run_with_gradients(job) for job in jobs]
+    together: dict[int, list[list[Tensor]]] = {i: [] for i in range(len(jobs))}
+
+    def work(i: int) -> None:
+        for _ in range(5):
+            together[i].append(run_with_gradients(jobs[i]))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(jobs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, results in together.items():
+        assert len(results) == 5
+        for tensors in results:
+            for a, b in zip(alone[i], tensors, strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("with_bases", [True, False])
+def test_torchs_own_checks_of_an_operator(with_bases):
+    x, alpha, bases, mixing, bias = operands(channels=4, size=6, side=3)
+    if not with_bases:
+        alpha, bases = torch.randn(2, 6, 9, 6, 6, requires_grad=True), None
+    pixel_major = [t.movedim((-2, -1), (1, 2)).contiguous().detach().requires_grad_() for t in (x, alpha)]
+    arguments = (*pixel_major, bases, mixing, bias, 3, 1, 1, 1, 1, 1, 1, 1)
+    torch.library.opcheck(torch.ops.acda.adaptive_conv2d, arguments)
+
+
+def test_second_derivatives_are_refused_by_name():
+    x, *rest = operands(channels=2, size=8, side=3)
+    (grad,) = torch.autograd.grad(adaptive_conv2d(x, *rest, padding=1).square().sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match='backend="reference"'):
+        grad.sum().backward()
+
+
+def test_learnable_bases_take_the_reference():
+    x, alpha, bases, mixing, bias = operands(channels=2, size=8, side=3)
+    bases.requires_grad_()
+    adaptive_conv2d(x, alpha, bases, mixing, bias, padding=1).sum().backward()
+    assert bases.grad is not None
+    with pytest.raises(ValueError, match='"native" cannot run: it has no gradient for learnable bases'):
+        adaptive_conv2d(x, alpha, bases, mixing, bias, padding=1, backend="native")
+    with torch.no_grad():
+        adaptive_conv2d(x, alpha, bases, mixing, bias, padding=1, backend="native")
+
+
+def test_other_devices_say_why_not():
+    tensors = [t.to("meta") for t in operands(channels=2, size=8, side=3)]
+    with pytest.raises(ValueError, match="runs on the CPU; the input is on meta"):
+        adaptive_conv2d(*tensors, padding=1, backend="native")
+
+
+def test_half_precision_is_accumulated_in_float32():
+    tensors = [t.detach().bfloat16() for t in operands()]
+    y = adaptive_conv2d(*tensors, padding=3, backend="native")
+    assert torch.equal(y, adaptive_conv2d(*(t.float() for t in tensors), padding=3, backend="native").bfloat16())
+
+
+@pytest.mark.parametrize(("training", "batch"), list(itertools.product([True, False], [1, 2])))
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_the_whole_layers_gradients_survive_the_layouts(training, batch, layout, monkeypatch):
+    """torch's BatchNorm is wrong for some strides of a batch of one; ours must not produce them."""
+    layer, x = AdaptiveConv2d(3, 4, 5, padding=2).train(training), torch.randn(batch, 3, 9, 8)
+    results = {}
+    for backend in ("native", "reference"):
+        if backend == "reference":
+            monkeypatch.setattr(native, "why_not", lambda *_: "this test asks for the reference")
+        inputs = LAYOUTS[layout](x).detach().requires_grad_()
+        y = layer(inputs)
+        results[backend] = torch.autograd.grad(y.square().sum(), [inputs, *layer.parameters()])
+    for ours, truth in zip(results["native"], results["reference"], strict=True):
+        assert_near(ours, truth, torch.float32)
+
+
+def test_more_than_two_gigabytes():
+    """Offsets beyond 2³¹ bytes, at both ends of the tensor."""
+    x = torch.zeros(1, 64, 3000, 3000).contiguous(memory_format=torch.channels_last)
+    assert x.nbytes > 2**31
+    x[:, :, :8] = torch.randn(8, 3000)
+    x[:, :, -8:] = torch.randn(8, 3000)
+    alpha, mixing = torch.randn(1, 1, 1, 1, 1), torch.randn(1, 64, 1)
+    bases = torch.randn(1, 3, 3)
+    with torch.no_grad():
+        y = adaptive_conv2d(x, alpha.expand(1, 1, 1, 3000, 3000), bases, mixing, padding=1, backend="native")
+        for rows in (slice(0, 9), slice(-9, None)):
+            part = adaptive_conv2d(
+                x[:, :, rows].contiguous(),
+                alpha.expand(1, 1, 1, 9, 3000),
+                bases,
+                mixing,
+                padding=1,
+                backend="reference",
+            )
+            inner = slice(0, 8) if rows.start == 0 else slice(1, 9)
+            torch.testing.assert_close(y[:, :, rows][:, :, inner], part[:, :, inner], rtol=1e-4, atol=1e-4)
+
+
+def test_multiply_adds_are_counted():
+    layer, x = AdaptiveConv2d(8, 16, 7, padding=3, bias=False), torch.randn(2, 8, 10, 10)
+    with FlopCounterMode(display=False) as counter:
+        layer(x).sum().backward()
+    counts = counter.get_flop_counts()["Global"]
+    compose, apply, mix = 6 * 18 * 49, 8 * 6 * 49, 16 * 8 * 6
+    assert counts[torch.ops.acda.adaptive_conv2d] == 2 * 200 * (compose + apply + mix)
+    assert counts[torch.ops.acda.adaptive_conv2d_backward] == 4 * 200 * (compose + apply + mix)
+
+
+def test_a_missing_kernel_is_said_once_and_the_results_are_right(monkeypatch):
+    monkeypatch.setattr(native, "MISSING", "it was not compiled")
+    monkeypatch.setattr(native, "_said", False)
+    tensors = [t.detach() for t in operands(size=10)]
+    with pytest.warns(UserWarning, match="slower than its CPU kernel: it was not compiled") as caught:
+        y, _ = (adaptive_conv2d(*tensors, padding=3) for _ in range(2))
+    assert len(caught) == 1
+    torch.testing.assert_close(y, adaptive_conv2d(*tensors, padding=3, backend="reference"))
+    with pytest.raises(ValueError, match='"native" cannot run: it was not compiled'):
+        adaptive_conv2d(*tensors, padding=3, backend="native")
