@@ -45,10 +45,10 @@ def adaptive_conv2d(
     check_alike(x, coefficients=coefficients, bases=bases, mixing=mixing, bias=bias)
     _check_mixing(x, coefficients, mixing, bias, groups)
     _check_per_pixel("coefficients", coefficients, (x.shape[0], *coefficients.shape[1:3]), x, window)
-    run = (native if _takes_native(backend, x, bases) else reference).adaptive_conv2d
+    run = (native if takes_native(backend, x, bases) else reference).adaptive_conv2d
     compute, result = _precision(x)
     args = [None if t is None else t.to(compute) for t in (x, coefficients, bases, mixing, bias)]
-    return _like_input(_without_autocast(run, x, *args, window, groups), x, result)
+    return like_input(_without_autocast(run, x, *args, window, groups).to(result), x)
 
 
 def per_pixel_conv2d(
@@ -73,13 +73,13 @@ def per_pixel_conv2d(
     window = Window.of(kernel_side((filters.shape[2], filters.shape[3])), stride, padding, dilation)
     check_alike(x, filters=filters)
     _check_per_pixel("filters", filters, (x.shape[0], *filters.shape[1:4]), x, window)
-    run = (native if _takes_native(backend, x) else reference).per_pixel_conv2d
+    run = (native if takes_native(backend, x) else reference).per_pixel_conv2d
     compute, result = _precision(x)
     y = _without_autocast(run, x, x.to(compute), filters.to(compute), window)
-    return _like_input(y, x, result)
+    return like_input(y.to(result), x)
 
 
-def _takes_native(backend: str, x: Tensor, bases: Tensor | None = None) -> bool:
+def takes_native(backend: str, x: Tensor, bases: Tensor | None = None) -> bool:
     """The native kernel where it can run, the reference elsewhere, unless the caller insists on one."""
     if backend not in ("auto", "native", "reference"):
         raise ValueError(f'backend needs "auto", "native" or "reference"; got {backend!r}.')
@@ -196,9 +196,8 @@ def _without_autocast(function: Callable[..., Tensor], x: Tensor, *args: Any) ->
         return function(*args)
 
 
-def _like_input(y: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Cast back, and answer channels_last with channels_last, as convolutions do."""
-    y = y.to(dtype)
+def like_input(y: Tensor, x: Tensor) -> Tensor:
+    """Answer channels_last with channels_last and everything else with contiguous, as convolutions do."""
     if not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last):
         return y.contiguous(memory_format=torch.channels_last)
     return y.contiguous()

@@ -80,7 +80,7 @@ class _PixelMajor(torch.autograd.Function):
         ctx.was_pixel_major = inputs[0].movedim((-2, -1), (1, 2)).is_contiguous()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         grad = grad.movedim((1, 2), (-2, -1))
         return grad if ctx.was_pixel_major else grad.contiguous()
 
@@ -114,11 +114,11 @@ def _register() -> None:
     """Tell torch the shapes, the gradients and the multiply-adds of the two operators."""
     forward, backward = torch.ops.acda.adaptive_conv2d, torch.ops.acda.adaptive_conv2d_backward
 
-    @torch.library.register_fake("acda::adaptive_conv2d")
+    @torch.library.register_fake("acda::adaptive_conv2d")  # type: ignore[untyped-decorator]
     def _(x: Tensor, alpha: Tensor, bases: Any, mixing: Tensor | None, bias: Any, *numbers: int) -> Tensor:
         return x.new_empty(*alpha.shape[:3], _output_channels(x, alpha, mixing))
 
-    @torch.library.register_fake("acda::adaptive_conv2d_backward")
+    @torch.library.register_fake("acda::adaptive_conv2d_backward")  # type: ignore[untyped-decorator]
     def _(
         grad: Tensor, x: Tensor, alpha: Tensor, bases: Any, mixing: Tensor | None, *numbers: int
     ) -> tuple[Tensor, ...]:
@@ -148,7 +148,7 @@ def _register() -> None:
     def refuse(ctx: Any, *grads: Tensor) -> None:
         raise NotImplementedError(
             "acda's native kernel has first derivatives only. "
-            'For second derivatives call acda.functional.adaptive_conv2d with backend="reference".'
+            'For second derivatives set layer.backend = "reference", or pass backend="reference" to acda.functional.'
         )
 
     torch.library.register_autograd(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
 from acda.decompose import decompose_filters
-from acda.functional import adaptive_conv2d, check_alike, check_groups, check_input
+from acda.functional import adaptive_conv2d, check_alike, check_groups, check_input, like_input, takes_native
 from acda.layers.generator import PADDING_MODES, AtomGenerator
 from acda.window import Pair, Window, kernel_side
 
@@ -38,6 +38,8 @@ class AdaptiveConv2d(nn.Module):
 
     bases: Tensor | None
     bias: nn.Parameter | None
+    # Which of acda.functional's backends computes the operator; set it on a layer to insist on one.
+    backend: str = "auto"
 
     def __init__(
         self,
@@ -82,22 +84,16 @@ class AdaptiveConv2d(nn.Module):
         self._reset_mixing(gain=1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        alpha = self.coefficients(x)
+        self._check(x)
+        # Φ and the kernel both work fastest in channels_last: change the format once, not twice.
+        inner = x.contiguous(memory_format=torch.channels_last) if takes_native(self.backend, x, self.bases) else x
+        alpha = self.coefficients(inner)
         window = self.window
         if self.padding_mode != "zeros" and any(window.padding):
             (py, px) = window.padding
-            x, window = F.pad(x, (px, px, py, py), mode=self.padding_mode), window.unpadded()
-        return adaptive_conv2d(
-            x,
-            alpha,
-            self.bases,
-            self.mixing,
-            self.bias,
-            window.stride,
-            window.padding,
-            window.dilation,
-            self.groups,
-        )
+            inner, window = F.pad(inner, (px, px, py, py), mode=self.padding_mode), window.unpadded()
+        arguments = (inner, alpha, self.bases, self.mixing, self.bias, *window[1:], self.groups, self.backend)
+        return like_input(adaptive_conv2d(*arguments), x)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """α, what Φ predicts for every output pixel: (B, M, L, P, Q)."""

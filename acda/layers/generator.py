@@ -1,7 +1,5 @@
 """Φ, the small network that reads each pixel's neighbourhood and predicts the coefficients of its filter."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -41,10 +39,11 @@ class AtomGenerator(nn.Module):
             raise ValueError(f"padding_mode needs one of {', '.join(PADDING_MODES)}; got {padding_mode!r}.")
         self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
         self.padding_mode = padding_mode
+        side = kernel_side(first_kernel)
         # No biases: each convolution is followed by a normalisation, which has its own.
-        self.squeeze = nn.Conv2d(in_channels, hidden, kernel_side(first_kernel), bias=False, device=device, dtype=dtype)
+        self.squeeze = nn.Conv2d(in_channels, hidden, side, bias=False, device=device, dtype=dtype)
         self.squeeze_norm = ForgivingBatchNorm2d(hidden, device=device, dtype=dtype)
-        self.predict = nn.Conv2d(hidden, out_channels, 3, stride, bias=False, device=device, dtype=dtype)
+        self.predict = nn.Conv2d(hidden, out_channels, 3, self.window.stride, bias=False, device=device, dtype=dtype)
         self.predict_norm = ForgivingBatchNorm2d(out_channels, device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
@@ -54,25 +53,39 @@ class AtomGenerator(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         margin = self.squeeze.kernel_size[0] // 2
-        hidden = self.squeeze(self._pad_or_crop(x, (margin, margin)))
-        hidden = torch.tanh(self.squeeze_norm(hidden))
-        # Where a 3×3 window has to begin to share its centre with the layer's window: padding - reach + 1 outside.
-        outside = tuple(p - r + 1 for p, r in zip(self.window.padding, self.window.reach, strict=True))
-        hidden = self._pad_or_crop(hidden, (outside[0], outside[1]))
-        return torch.tanh(self.predict_norm(self.predict(hidden)))
+        hidden = self._step(x, self.squeeze, self.squeeze_norm, (margin, margin))
+        return self._step(hidden, self.predict, self.predict_norm, self._margins())
 
-    def _pad_or_crop(self, x: Tensor, margins: tuple[int, int]) -> Tensor:
-        """Extend both axes by these margins in the layer's padding mode; a negative margin crops."""
-        if self.padding_mode == "zeros" or max(margins) <= 0:
-            return _pad(x, margins, "constant")
-        crop, grow = [min(m, 0) for m in margins], [max(m, 0) for m in margins]
-        x = _pad(x, crop, "constant")
-        if max(grow) < min(x.shape[2:]):
-            return _pad(x, grow, self.padding_mode)
+    def _margins(self) -> tuple[int, int]:
+        """How far outside the map a 3×3 window has to begin to share its centre with the layer's first window."""
+        (py, px), (ry, rx) = self.window.padding, self.window.reach
+        return py - ry + 1, px - rx + 1
+
+    def _step(self, x: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, margins: tuple[int, int]) -> Tensor:
+        """Convolve, normalise, squash: with fixed statistics and nothing to differentiate, in one pass over the map."""
+        x, padding = self._extend(x, margins)
+        if self.training or torch.is_grad_enabled() or norm.running_var is None:
+            return norm(F.conv2d(x, conv.weight, None, conv.stride, padding)).tanh_()
+        weight, shift = _folded(conv, norm)
+        return F.conv2d(x, weight, shift, conv.stride, padding).tanh_()
+
+    def _extend(self, x: Tensor, margins: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
+        """The map extended by these margins in the layer's padding mode, negative ones cropped.
+
+        Zeros are not written: the second value is the padding that is left for the convolution to add.
+        """
+        (cy, cx), (gy, gx) = (tuple(max(sign * m, 0) for m in margins) for sign in (-1, 1))
+        x = x[:, :, cy : x.shape[2] - cy, cx : x.shape[3] - cx]
+        if self.padding_mode == "zeros":
+            return x, (gy, gx)
+        if not gy and not gx:
+            return x, (0, 0)
+        if max(gy, gx) < min(x.shape[2:]):
+            return F.pad(x, (gx, gx, gy, gy), mode=self.padding_mode), (0, 0)
         # F.pad refuses margins as wide as the map, which a 1×1 layer on a tiny map has.
-        for dim, margin in zip((2, 3), grow, strict=True):
+        for dim, margin in ((2, gy), (3, gx)):
             x = x.index_select(dim, _source(x.shape[dim], margin, self.padding_mode, x.device))
-        return x
+        return x, (0, 0)
 
     def extra_repr(self) -> str:
         side, stride, padding, dilation = self.window
@@ -92,8 +105,12 @@ class ForgivingBatchNorm2d(nn.BatchNorm2d):
         return super().forward(x)
 
 
-def _pad(x: Tensor, margins: Sequence[int], mode: str) -> Tensor:
-    return F.pad(x, (margins[1], margins[1], margins[0], margins[0]), mode=mode) if any(margins) else x
+def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """Weight and bias of the one convolution that equals conv followed by norm with its running statistics."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+    return conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
 
 
 def _source(size: int, margin: int, mode: str, device: torch.device) -> Tensor:

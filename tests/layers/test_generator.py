@@ -44,9 +44,9 @@ def spread(places, reach: int, size: int = 20) -> set[int]:
 def test_padding_modes_extend_as_torch_does(mode):
     phi, x = AtomGenerator(2, 3, 3, padding_mode=mode), torch.randn(1, 2, 5, 6)
     expected = torch.nn.functional.pad(x, (3, 3, 2, 2), mode=mode)
-    assert torch.equal(phi._pad_or_crop(x, (2, 3)), expected)
-    assert torch.equal(phi._pad_or_crop(x, (-1, -2)), x[:, :, 1:-1, 2:-2])
-    assert torch.equal(phi._pad_or_crop(x, (-1, 2)), expected[:, :, 3:-3, 1:-1])
+    assert torch.equal(phi._extend(x, (2, 3))[0], expected)
+    assert torch.equal(phi._extend(x, (-1, -2))[0], x[:, :, 1:-1, 2:-2])
+    assert torch.equal(phi._extend(x, (-1, 2))[0], expected[:, :, 3:-3, 1:-1])
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,20 @@ def test_padding_modes_extend_as_torch_does(mode):
 )
 def test_margins_wider_than_the_map_go_on_in_the_same_way(mode, expected):
     phi, x = AtomGenerator(1, 3, 1, padding_mode=mode), torch.arange(2.0)[None, None, None].expand(1, 1, 4, 2)
-    assert phi._pad_or_crop(x, (0, 2))[0, 0, 0].tolist() == expected
+    assert phi._extend(x, (0, 2))[0][0, 0, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("mode", ["zeros", "reflect"])
+def test_folding_the_normalisation_changes_nothing(mode):
+    """Without gradients, in eval, each normalisation is part of the convolution before it."""
+    phi, x = AtomGenerator(4, 7, 5, 2, 2, padding_mode=mode, first_kernel=3), torch.randn(2, 4, 9, 8)
+    for _ in range(3):
+        phi(3 * torch.randn(2, 4, 9, 8) + 1)
+    torch.nn.init.uniform_(phi.predict_norm.weight)
+    plain = phi.eval()(x)
+    with torch.no_grad():
+        folded = phi(x)
+    torch.testing.assert_close(folded, plain.detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_border_shows_the_padding_mode():

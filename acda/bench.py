@@ -1,0 +1,170 @@
+"""Speed and memory of one layer beside what people would use instead, measured side by side in one run.
+
+Times are compared within a run only: machines are shared and noisy. Every round runs each contender once, so that a slow
+moment hits them all; the figure is the median over the rounds, in the memory format that suits the contender better.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acda.layers import AdaptiveConv2d
+
+FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer on one input."""
+
+    channels: int
+    size: int
+    side: int
+    batch: int = 1
+
+    @property
+    def name(self) -> str:
+        batch = f", batch {self.batch}" if self.batch > 1 else ""
+        return f"{self.side}×{self.side}, {self.channels} channels, {self.size}×{self.size}{batch}"
+
+    def input(self) -> Tensor:
+        return torch.randn(self.batch, self.channels, self.size, self.size)
+
+
+# The paper's efficiency table, then narrow layers, the layers of Ad-ResNet-s, and a large map.
+CASES = (
+    *(Case(256, 100, side) for side in (3, 5, 7)),
+    *(Case(channels, 100, 7) for channels in (3, 6, 16, 32, 64, 128)),
+    Case(128, 14, 7, batch=8),
+    Case(256, 7, 5, batch=8),
+    Case(64, 256, 7),
+)
+
+
+class UnfoldConv2d(AdaptiveConv2d):
+    """The layer as its authors released it: unfold the whole input, multiply, sum."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        D = self.atoms(x).flatten(2, 3)
+        patches = F.unfold(x, self.kernel_size, self.dilation, self.padding, self.stride)
+        patches = patches.unflatten(2, D.shape[-2:]).unflatten(1, (x.shape[1], D.shape[2]))
+        z = torch.einsum("bctpq,bmtpq->bcmpq", patches, D).flatten(1, 2)
+        return F.conv2d(z, self.mixing.flatten(1)[:, :, None, None], self.bias, groups=self.groups)
+
+
+def conv(case: Case) -> nn.Module:
+    return nn.Conv2d(case.channels, case.channels, case.side, padding=case.side // 2)
+
+
+def adaptive(case: Case, backend: str) -> nn.Module:
+    layer = AdaptiveConv2d(case.channels, case.channels, case.side, padding=case.side // 2)
+    layer.backend = backend
+    return layer
+
+
+def unfolded(case: Case) -> nn.Module:
+    return UnfoldConv2d(case.channels, case.channels, case.side, padding=case.side // 2)
+
+
+CONTENDERS: dict[str, Callable[[Case], nn.Module]] = {
+    "conv": conv,
+    "unfold": unfolded,
+    "reference": lambda case: adaptive(case, "reference"),
+    "native": lambda case: adaptive(case, "native"),
+}
+
+
+def forward(layer: nn.Module, x: Tensor) -> None:
+    """Inference: eval, no gradients."""
+    with torch.no_grad():
+        layer(x)
+
+
+def training(layer: nn.Module, x: Tensor) -> None:
+    """Forward and backward, to the parameters and the input."""
+    x = x.detach().requires_grad_()
+    layer(x).sum().backward()
+    layer.zero_grad()
+
+
+MODES = {"forward": forward, "training": training}
+
+
+def times(case: Case, mode: str, contenders: Iterable[str], seconds: float) -> dict[str, dict[str, Any]]:
+    """Median milliseconds of each contender, interleaved, and the memory format that it was faster in."""
+    runs = {}
+    for name in contenders:
+        for format_name, memory_format in FORMATS.items():
+            layer = CONTENDERS[name](case).to(memory_format=memory_format).train(mode == "training")
+            x = case.input().contiguous(memory_format=memory_format)
+            runs[name, format_name] = (layer, x, [])
+    for layer, x, _ in runs.values():
+        MODES[mode](layer, x)
+    started, rounds = time.perf_counter(), 0
+    while rounds < 5 or (time.perf_counter() - started < seconds and rounds < 200):
+        for layer, x, taken in runs.values():
+            begun = time.perf_counter()
+            MODES[mode](layer, x)
+            taken.append(1e3 * (time.perf_counter() - begun))
+        rounds += 1
+    best: dict[str, dict[str, Any]] = {}
+    for (name, format_name), (_, _, taken) in runs.items():
+        median = statistics.median(taken)
+        if name not in best or median < best[name]["milliseconds"]:
+            best[name] = {"milliseconds": median, "memory_format": format_name, "rounds": rounds}
+    return best
+
+
+def peak_memory(case: Case, mode: str, contender: str) -> dict[str, float]:
+    """Peak resident megabytes of a fresh process that makes the layer and runs it once, and of one that only imports."""
+    code = "import sys, acda.bench; acda.bench.report_peak(*sys.argv[1:])"
+    arguments = [json.dumps(asdict(case)), mode, contender, str(torch.get_num_threads())]
+    child = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    if child.returncode:
+        raise ValueError(f"{contender} on {case.name} failed: {child.stderr.strip().splitlines()[-1]}")
+    return dict(json.loads(child.stdout))
+
+
+def report_peak(case: str, mode: str, contender: str, threads: str) -> None:
+    """What peak_memory's process does and prints."""
+    torch.set_num_threads(int(threads))
+    imported = _peak_megabytes()
+    made = Case(**json.loads(case))
+    layer = CONTENDERS[contender](made).to(memory_format=torch.channels_last).train(mode == "training")
+    MODES[mode](layer, made.input().contiguous(memory_format=torch.channels_last))
+    print(json.dumps({"peak": _peak_megabytes(), "imported": imported}))
+
+
+def _peak_megabytes() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+
+
+def measure(cases: Iterable[Case], seconds: float, memory: bool) -> Iterator[dict[str, Any]]:
+    """One row per case, mode and contender: the time as a ratio to Conv2d of the same size, the peak memory."""
+    for case in cases:
+        for mode in MODES:
+            # Unfold takes seconds a run on wide layers; its ratio needs no more than the few rounds that everyone gets.
+            figures = times(case, mode, CONTENDERS, seconds)
+            for name, figure in figures.items():
+                row = {"table": "speed", "dataset": case.name, "name": name, "metric": f"{mode}, time / Conv2d"}
+                row |= {
+                    "value": round(figure["milliseconds"] / figures["conv"]["milliseconds"], 3),
+                    **figure,
+                    **asdict(case),
+                }
+                yield row
+                if memory:
+                    peak = peak_memory(case, mode, name)
+                    row = {"table": "memory", "dataset": case.name, "name": name, "metric": f"{mode}, peak MB"}
+                    yield {**row, "value": peak["peak"], "imported": peak["imported"], **asdict(case)}
