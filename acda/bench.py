@@ -1,7 +1,7 @@
 """Speed and memory of one layer beside what people would use instead, measured side by side in one run.
 
-Times are compared within a run only: machines are shared and noisy. Every round runs each contender once, so that a slow
-moment hits them all; the figure is the median over the rounds, in the memory format that suits the contender better.
+Times are compared within a run only: machines are shared and noisy. Every round runs each contender once, so that a
+slow moment hits them all; the figure is the median over the rounds, in the memory format that suits the contender.
 """
 
 import json
@@ -102,7 +102,7 @@ MODES = {"forward": forward, "training": training}
 
 def times(case: Case, mode: str, contenders: Iterable[str], seconds: float) -> dict[str, dict[str, Any]]:
     """Median milliseconds of each contender, interleaved, and the memory format that it was faster in."""
-    runs = {}
+    runs: dict[tuple[str, str], tuple[nn.Module, Tensor, list[float]]] = {}
     for name in contenders:
         for format_name, memory_format in FORMATS.items():
             layer = CONTENDERS[name](case).to(memory_format=memory_format).train(mode == "training")
@@ -126,7 +126,7 @@ def times(case: Case, mode: str, contenders: Iterable[str], seconds: float) -> d
 
 
 def peak_memory(case: Case, mode: str, contender: str) -> dict[str, float]:
-    """Peak resident megabytes of a fresh process that makes the layer and runs it once, and of one that only imports."""
+    """Peak resident megabytes of a fresh process that makes the layer and runs it once; and after its imports."""
     code = "import sys, acda.bench; acda.bench.report_peak(*sys.argv[1:])"
     arguments = [json.dumps(asdict(case)), mode, contender, str(torch.get_num_threads())]
     child = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
@@ -154,7 +154,6 @@ def measure(cases: Iterable[Case], seconds: float, memory: bool) -> Iterator[dic
     """One row per case, mode and contender: the time as a ratio to Conv2d of the same size, the peak memory."""
     for case in cases:
         for mode in MODES:
-            # Unfold takes seconds a run on wide layers; its ratio needs no more than the few rounds that everyone gets.
             figures = times(case, mode, CONTENDERS, seconds)
             for name, figure in figures.items():
                 row = {"table": "speed", "dataset": case.name, "name": name, "metric": f"{mode}, time / Conv2d"}

@@ -15,7 +15,7 @@ ORDER = [
     ["__main__"],
     ["cli"],
     ["__init__"],
-    ["convert"],
+    ["convert", "bench"],
     ["data"],
     ["layers"],
     ["functional"],

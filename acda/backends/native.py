@@ -20,17 +20,11 @@ MEND = "With torch and a C++ compiler, pip install --no-build-isolation --force-
 def adaptive_conv2d(
     x: Tensor, alpha: Tensor, bases: Tensor | None, mixing: Tensor, bias: Tensor | None, window: Window, groups: int
 ) -> Tensor:
-    """As reference.adaptive_conv2d; the result is channels_last."""
-    y = torch.ops.acda.adaptive_conv2d(
-        _PixelMajor.apply(x),
-        _PixelMajor.apply(alpha),
-        _dense(bases),
-        mixing.contiguous(),
-        _dense(bias),
-        *_numbers(window),
-        groups,
-    )
-    return y.permute(0, 3, 1, 2)
+    """As reference.adaptive_conv2d; the result has the memory format of the input, or is channels_last in training."""
+    rest = (_PixelMajor.apply(alpha), _dense(bases), mixing.contiguous(), _dense(bias), *_numbers(window), groups)
+    if x.is_contiguous() and not _needs_grad(x, alpha, mixing, bias):
+        return torch.ops.acda.adaptive_conv2d_planar(x, *rest)
+    return torch.ops.acda.adaptive_conv2d(_PixelMajor.apply(x), *rest).permute(0, 3, 1, 2)
 
 
 def per_pixel_conv2d(x: Tensor, filters: Tensor, window: Window) -> Tensor:
@@ -85,6 +79,10 @@ class _PixelMajor(torch.autograd.Function):
         return grad if ctx.was_pixel_major else grad.contiguous()
 
 
+def _needs_grad(*tensors: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
 def _dense(t: Tensor | None) -> Tensor | None:
     return None if t is None else t.contiguous()
 
@@ -117,6 +115,10 @@ def _register() -> None:
     @torch.library.register_fake("acda::adaptive_conv2d")  # type: ignore[untyped-decorator]
     def _(x: Tensor, alpha: Tensor, bases: Any, mixing: Tensor | None, bias: Any, *numbers: int) -> Tensor:
         return x.new_empty(*alpha.shape[:3], _output_channels(x, alpha, mixing))
+
+    @torch.library.register_fake("acda::adaptive_conv2d_planar")  # type: ignore[untyped-decorator]
+    def _(x: Tensor, alpha: Tensor, bases: Any, mixing: Tensor, *rest: Any) -> Tensor:
+        return x.new_empty(x.shape[0], mixing.shape[0], *alpha.shape[1:3])
 
     @torch.library.register_fake("acda::adaptive_conv2d_backward")  # type: ignore[untyped-decorator]
     def _(
@@ -159,15 +161,19 @@ def _register() -> None:
     def _(x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
         return 2 * _multiply_adds(x, alpha, bases, mixing)
 
+    @register_flop_formula(torch.ops.acda.adaptive_conv2d_planar)
+    def _(x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
+        return 2 * _multiply_adds(x, alpha, bases, mixing, channels=1)
+
     @register_flop_formula(backward)
     def _(grad: Any, x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
         # Two products for every one of the forward pass; what is recomputed does not count, as with checkpointing.
         return 4 * _multiply_adds(x, alpha, bases, mixing)
 
 
-def _multiply_adds(x: Any, alpha: Any, bases: Any, mixing: Any) -> int:
-    """From shapes: compose the atoms, apply them, mix."""
-    (B, P, Q, M, L), C = alpha, x[3]
+def _multiply_adds(x: Any, alpha: Any, bases: Any, mixing: Any, channels: int = 3) -> int:
+    """From shapes: compose the atoms, apply them, mix. `channels` is the dimension of x that holds them."""
+    (B, P, Q, M, L), C = alpha, x[channels]
     taps = L if bases is None else bases[1] * bases[2]
     compose = 0 if bases is None else M * L * taps
     mix = 0 if mixing is None else mixing[0] * mixing[1] * M

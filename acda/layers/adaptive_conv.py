@@ -88,6 +88,8 @@ class AdaptiveConv2d(nn.Module):
         # Φ and the kernel both work fastest in channels_last: change the format once, not twice.
         inner = x.contiguous(memory_format=torch.channels_last) if takes_native(self.backend, x, self.bases) else x
         alpha = self.coefficients(inner)
+        if not torch.is_grad_enabled():
+            inner = x  # the kernel reads either format: nothing has to keep the copy
         window = self.window
         if self.padding_mode != "zeros" and any(window.padding):
             (py, px) = window.padding

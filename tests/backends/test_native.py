@@ -1,6 +1,8 @@
 """The kernel against the reference, in values and gradients; scratch memory full of NaN throughout."""
 
 import itertools
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -246,3 +248,53 @@ def test_a_missing_kernel_is_said_once_and_the_results_are_right(monkeypatch):
     torch.testing.assert_close(y, adaptive_conv2d(*tensors, padding=3, backend="reference"))
     with pytest.raises(ValueError, match='"native" cannot run: it was not compiled'):
         adaptive_conv2d(*tensors, padding=3, backend="native")
+
+
+@given(cases(largest_side=9), st.sampled_from(sorted(LAYOUTS)), st.integers(1, 9), st.integers(1, 3))
+def test_inference_reads_every_layout(case: Case, layout, wider, threads):
+    C, O = (n * wider for n in case.channels)  # noqa: E741
+    case = Case(**{**vars(case), "channels": (C, O), "size": (case.size[0] + 9, case.size[1] + 70)})
+    x, rest = (
+        case.input(),
+        [
+            case.randn(case.batch, case.atoms, case.elements, *case.conv2d_size()),
+            case.randn(case.elements, case.side, case.side),
+            case.randn(O, C // case.groups, case.atoms),
+            case.randn(O),
+        ],
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        y = adaptive_conv2d(LAYOUTS[layout](x), *rest, **case.window, groups=case.groups, backend="native")
+    finally:
+        torch.set_num_threads(before)
+    assert_near(y, adaptive_conv2d(x, *rest, **case.window, groups=case.groups, backend="reference"), torch.float64)
+
+
+@pytest.mark.parametrize("layout", ["contiguous_format", "channels_last"])
+def test_a_large_image_needs_little_more_than_its_own_maps(layout):
+    """Beyond the input: coefficients, Φ's hidden map, the result and 64 MB; unfolded it would be 49 times the input."""
+    code = f"""
+import resource, torch, acda
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+layer = acda.AdaptiveConv2d(64, 64, 7, padding=3).eval()
+x = torch.empty(1, 64, 512, 512, memory_format=torch.{layout}).fill_(1.0)
+with torch.no_grad():
+    layer(x[:, :, :64, :64])
+    before = peak()
+    layer(x)
+print((peak() - before) / (512 * 512 * 4))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    maps = float(result.stdout)
+    assert maps <= 108 + 64 + 64 + 64 * 2**20 / (512 * 512 * 4)
+
+
+def test_training_keeps_the_input_the_coefficients_and_the_parameters():
+    x, alpha, bases, mixing, bias = operands(channels=20, size=30)
+    x = x.detach().contiguous(memory_format=torch.channels_last).requires_grad_()
+    kept: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        adaptive_conv2d(x, alpha, bases, mixing, bias, padding=3, backend="native")
+    assert sum(t.numel() for t in kept) <= x.numel() + alpha.numel() + bases.numel() + mixing.numel()

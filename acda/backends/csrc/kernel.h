@@ -2,7 +2,8 @@
 //   ACDA_TARGET   the function attribute that selects the instruction set
 //   ACDA_VECTOR   bytes of a vector register
 //
-// Everything is pixel-major: x (B, H, W, C), alpha (B, P, Q, M, L), y (B, P, Q, O), dense. A thread takes a range of output
+// Everything is pixel-major: x (B, H, W, C), alpha (B, P, Q, M, L), y (B, P, Q, O), dense; without gradients x and y may be
+// planar, (B, C, H, W) and (B, O, P, Q), and are transposed on the way in and out. A thread takes a range of output
 // rows and walks over it in chunks of pixels. Of the input it keeps the rows under its windows in a ring, with the zero
 // padding in place and the channels of each group filled up to whole vectors, so that no loop below has a border case.
 // For each pixel of a chunk: atoms D = alpha * psi, then z = D * window; for the whole chunk: y = z * A. Nothing larger than
@@ -14,7 +15,7 @@ struct Kernel {
   static constexpr int64_t kLanes = ACDA_VECTOR / sizeof(T);
   static constexpr int kTall = 6;                 // rows and
   static constexpr int64_t kPanel = 2 * kLanes;   // columns of a register tile: 12 of 16 registers
-  static constexpr int64_t kChunk = 120;      // pixels whose z exists at a time
+  static constexpr int64_t kChunk = 96;       // pixels whose z exists at a time
   static constexpr int64_t kPixelBlock = 16;  // pixels that share the cached input while the channels go by
 
   static int64_t up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
@@ -238,7 +239,7 @@ struct Kernel {
     Packed& packed;
     const T *x, *alpha, *grad;
     T *y, *dx, *dalpha;
-    Scratch<T> ring, z, D, dx_ring, dz, dD, panel, dA, dbias;
+    Scratch<T> ring, z, D, planes, dx_ring, dz, dD, panel, dA, dbias;
     std::vector<SharedRow> shared;
     std::vector<Segment> segments;
     std::vector<const T*> rows;
@@ -250,6 +251,7 @@ struct Kernel {
       ring.resize(s.ring_rows * s.columns * s.channels, false);
       z.resize(kChunk * s.z_size, false);
       if (s.has_bases) D.resize(kChunk * s.D_size, false);
+      if (s.planar) planes.resize(kChunk * s.O, false);
       if (!grad) return;
       dx_ring.resize(s.ring_rows * s.columns * s.channels, false);
       dz.resize(kChunk * s.z_size, false);
@@ -298,8 +300,16 @@ struct Kernel {
         std::fill_n(to, s.px * s.channels, T(0));
         std::fill_n(to + (s.px + s.W) * s.channels, s.px * s.channels, T(0));
         to += s.px * s.channels;
-        const T* from = x + (image * s.H + loaded) * s.W * s.C;
         const int64_t C = s.C / s.groups;
+        if (s.planar) {
+          for (int64_t c = 0; c < s.channels; ++c) {
+            const int64_t g = c / s.group_channels, inner = c % s.group_channels;
+            const T* from = x + ((image * s.C + g * C + inner) * s.H + loaded) * s.W;
+            for (int64_t w = 0; w < s.W; ++w) to[w * s.channels + c] = inner < C ? from[w] : T(0);
+          }
+          continue;
+        }
+        const T* from = x + (image * s.H + loaded) * s.W * s.C;
         if (C == s.group_channels) {
           std::copy_n(from, s.W * s.C, to);
           continue;
@@ -355,13 +365,20 @@ struct Kernel {
     ACDA_TARGET void forward() {
       const int64_t linear = pixel(segments[0].p, segments[0].q);
       if (!s.has_mixing) return z_to_channels(linear);
+      T* to = s.planar ? planes.data() : y + linear * s.O;
       for (int64_t g = 0; g < s.groups; ++g)
         for (int64_t n = 0; n < packed.output_panels; ++n) {
           const int64_t o = n * kPanel, width = std::min(kPanel, packed.group_outputs - o);
           product(count, s.group_z, z.data() + g * s.group_z, s.z_size, 1, packed.output_panel(s, g, n), kPanel,
-                  packed.bias.data() + (g * packed.output_panels + n) * kPanel, false,
-                  y + linear * s.O + g * packed.group_outputs + o, s.O, width);
+                  packed.bias.data() + (g * packed.output_panels + n) * kPanel, false, to + g * packed.group_outputs + o, s.O,
+                  width);
         }
+      if (!s.planar) return;
+      const int64_t pixels = s.P * s.Q;
+      for (int64_t o = 0; o < s.O; ++o) {
+        T* plane = y + (image * s.O + o) * pixels + linear - image * pixels;
+        for (int64_t i = 0; i < count; ++i) plane[i] = planes[i * s.O + o];
+      }
     }
 
     // per_pixel_conv2d: z itself, channel c * M + m.

@@ -26,7 +26,7 @@ using torch::stable::Tensor;
 
 struct Shape {
   int64_t B, C, H, W, O, M, L, k, P, Q, sy, sx, py, px, dy, dx, groups;
-  bool has_bases, has_mixing;
+  bool has_bases, has_mixing, planar;
   // Filled in by the kernel, in whole vectors of its instruction set.
   int64_t group_channels, channels, group_z, z_size, taps, D_row, D_size, columns, ring_rows;
 };
@@ -170,9 +170,10 @@ T* out(Tensor& t) {
 
 Shape shape_of(
     const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing, int64_t k,
-    int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
+    int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups, bool planar) {
   Shape s{};
-  s.B = x.size(0), s.H = x.size(1), s.W = x.size(2), s.C = x.size(3);
+  s.planar = planar;
+  s.B = x.size(0), s.C = x.size(planar ? 1 : 3), s.H = x.size(planar ? 2 : 1), s.W = x.size(planar ? 3 : 2);
   s.P = alpha.size(1), s.Q = alpha.size(2), s.M = alpha.size(3), s.L = alpha.size(4);
   s.k = k, s.sy = sy, s.sx = sx, s.py = py, s.px = px, s.dy = dy, s.dx = dx, s.groups = groups;
   s.has_bases = bases.has_value(), s.has_mixing = mixing.has_value();
@@ -229,14 +230,14 @@ void check(const Tensor& t, const Tensor& like, int64_t dimensions, const char* 
 
 Arguments checked(
     const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing, int64_t k,
-    int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
+    int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups, bool planar = false) {
   STD_TORCH_CHECK(
       x.scalar_type() == ScalarType::Float || x.scalar_type() == ScalarType::Double, "acda: float32 or float64 only.");
   check(x, x, 4, "x");
   check(alpha, x, 5, "coefficients");
   if (bases) check(*bases, x, 3, "bases");
   if (mixing) check(*mixing, x, 3, "mixing");
-  const Shape s = shape_of(x, alpha, bases, mixing, k, sy, sx, py, px, dy, dx, groups);
+  const Shape s = shape_of(x, alpha, bases, mixing, k, sy, sx, py, px, dy, dx, groups, planar);
   STD_TORCH_CHECK(k > 0 && sy > 0 && sx > 0 && dy > 0 && dx > 0 && py >= 0 && px >= 0 && groups > 0, "acda: bad window.");
   STD_TORCH_CHECK(
       s.C > 0 && s.O > 0 && s.M > 0 && s.L > 0 && s.C % groups == 0 && s.O % groups == 0 && alpha.size(0) == s.B,
@@ -253,18 +254,29 @@ Arguments checked(
   return {x, alpha, bases, mixing, s};
 }
 
+Tensor run_forward(const Arguments& a, const std::optional<Tensor>& bias, Tensor y) {
+  if (bias) {
+    check(*bias, a.x, 1, "bias");
+    STD_TORCH_CHECK(bias->size(0) == a.shape.O, "acda: bias needs one number per output channel.");
+  }
+  if (a.shape.B == 0) return y;
+  a.x.scalar_type() == ScalarType::Double ? choose_forward<double>(a, bias, y) : choose_forward<float>(a, bias, y);
+  return y;
+}
+
 Tensor adaptive_conv2d(
     Tensor x, Tensor alpha, std::optional<Tensor> bases, std::optional<Tensor> mixing, std::optional<Tensor> bias, int64_t k,
     int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
   const Arguments a = checked(x, alpha, bases, mixing, k, sy, sx, py, px, dy, dx, groups);
-  if (bias) {
-    check(*bias, x, 1, "bias");
-    STD_TORCH_CHECK(bias->size(0) == a.shape.O, "acda: bias needs one number per output channel.");
-  }
-  Tensor y = torch::stable::new_empty(x, {a.shape.B, a.shape.P, a.shape.Q, a.shape.O});
-  if (a.shape.B == 0) return y;
-  x.scalar_type() == ScalarType::Double ? choose_forward<double>(a, bias, y) : choose_forward<float>(a, bias, y);
-  return y;
+  return run_forward(a, bias, torch::stable::new_empty(x, {a.shape.B, a.shape.P, a.shape.Q, a.shape.O}));
+}
+
+Tensor adaptive_conv2d_planar(
+    Tensor x, Tensor alpha, std::optional<Tensor> bases, Tensor mixing, std::optional<Tensor> bias, int64_t k, int64_t sy,
+    int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
+  const std::optional<Tensor> given = mixing;
+  const Arguments a = checked(x, alpha, bases, given, k, sy, sx, py, px, dy, dx, groups, true);
+  return run_forward(a, bias, torch::stable::new_empty(x, {a.shape.B, a.shape.O, a.shape.P, a.shape.Q}));
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> adaptive_conv2d_backward(
@@ -299,7 +311,7 @@ void poison_scratch(bool on) { poison = on; }
 }  // namespace
 
 // Pixel-major throughout: x (B, H, W, C), coefficients (B, P, Q, M, L), result (B, P, Q, O). Without mixing the result is z,
-// channel c * M + m. The numbers are kernel side, stride, padding and dilation (vertical, horizontal), groups.
+// channel c * M + m. The planar form has x (B, C, H, W) and result (B, O, P, Q), and no gradient. The numbers are kernel side, stride, padding and dilation (vertical, horizontal), groups.
 STABLE_TORCH_LIBRARY(acda, m) {
   m.def(
       "adaptive_conv2d(Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing, Tensor? bias, int k, int sy, int sx, "
@@ -307,12 +319,16 @@ STABLE_TORCH_LIBRARY(acda, m) {
   m.def(
       "adaptive_conv2d_backward(Tensor grad, Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing, int k, int sy, "
       "int sx, int py, int px, int dy, int dx, int groups) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "adaptive_conv2d_planar(Tensor x, Tensor coefficients, Tensor? bases, Tensor mixing, Tensor? bias, int k, int sy, "
+      "int sx, int py, int px, int dy, int dx, int groups) -> Tensor");
   m.def("vector_bytes() -> int");
   m.def("poison_scratch(bool on) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
   m.impl("adaptive_conv2d", TORCH_BOX(&adaptive_conv2d));
+  m.impl("adaptive_conv2d_planar", TORCH_BOX(&adaptive_conv2d_planar));
   m.impl("adaptive_conv2d_backward", TORCH_BOX(&adaptive_conv2d_backward));
 }
 

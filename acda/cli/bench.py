@@ -1,0 +1,77 @@
+"""acda bench: the layer beside Conv2d, the unfold way and plain torch, in time and memory."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from acda import bench as measuring
+from acda.backends import native
+from acda.environment import describe
+from acda.extras import need
+from acda.files import written_whole
+
+LABELS = {"conv": "Conv2d", "unfold": "unfold", "reference": "acda, plain torch", "native": "acda, native"}
+
+
+def bench(out: Path = Path("bench"), threads: int = 2, seconds: float = 8.0, quick: bool = False) -> None:
+    """Measure one layer side by side: Conv2d of the same size, the unfold way, the reference and the native kernel.
+
+    Forward and training, as ratios to Conv2d, with the peak memory of a fresh process each. Run it on an idle machine.
+    Writes speed.json and speed.png.
+
+    Args:
+        out: folder for the numbers and the picture.
+        threads: that torch may use.
+        seconds: for each layer and mode, beyond the five rounds that everyone gets.
+        quick: only the 256-channel layers, and no memory.
+    """
+    if native.MISSING:
+        raise ValueError(f"the native kernel cannot run, so there is nothing to compare: {native.MISSING}.")
+    if threads < 1:
+        raise ValueError(f"--threads needs at least 1; got {threads}.")
+    need("matplotlib", "cli")
+    out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    cases = [case for case in measuring.CASES if case.channels == 256 and case.batch == 1] if quick else measuring.CASES
+    rows = []
+    for row in measuring.measure(cases, seconds, memory=not quick):
+        rows.append(row)
+        print(f"{row['dataset']:<42} {row['metric']:<24} {LABELS[row['name']]:<18} {row['value']:8.2f}", flush=True)
+    circumstances = {**describe(), "budget": f"{seconds} s a case and mode, at least 5 rounds", "seed": 0}
+    with written_whole(out / "speed.json") as file:
+        file.write_text(json.dumps({"rows": rows, "circumstances": circumstances}, indent=1, ensure_ascii=False) + "\n")
+    with written_whole(out / "speed.png") as file:
+        draw(rows, circumstances).savefig(file, dpi=110)
+    print(f"Written: {out / 'speed.json'}, {out / 'speed.png'}")
+
+
+def draw(rows: list[dict[str, Any]], circumstances: dict[str, Any]) -> Any:
+    """Bars of time relative to Conv2d, on a logarithmic axis, one panel a mode."""
+    figure = need("matplotlib.figure", "cli").Figure(
+        figsize=(12, 0.55 * len({r["dataset"] for r in rows}) + 1.8), layout="constrained"
+    )
+    panels = figure.subplots(1, 2, sharey=True)
+    colours = {"unfold": "#bbbbbb", "reference": "#7ad151", "native": "#414487"}
+    for axis, mode in zip(panels, measuring.MODES, strict=True):
+        chosen = [r for r in rows if r["table"] == "speed" and r["metric"].startswith(mode)]
+        names = list(dict.fromkeys(r["dataset"] for r in chosen))
+        for offset, (name, colour) in enumerate(colours.items()):
+            values = [next(r["value"] for r in chosen if r["dataset"] == d and r["name"] == name) for d in names]
+            places = [i + 0.27 * (offset - 1) for i in range(len(names))]
+            bars = axis.barh(places, values, height=0.25, color=colour, label=LABELS[name])
+            axis.bar_label(bars, fmt="%.2f", padding=2, fontsize=7)
+        axis.axvline(1, color="black", linewidth=1)
+        axis.set_xscale("log")
+        axis.margins(x=0.18)
+        axis.set_yticks(range(len(names)), names)
+        axis.set_title({"forward": "inference", "training": "forward and backward"}[mode])
+        axis.set_xlabel("time / Conv2d of the same size (left is faster)")
+    panels[0].invert_yaxis()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.supxlabel(
+        f"{circumstances['threads']} threads, {circumstances['machine']}, torch {circumstances['torch']}", fontsize=8
+    )
+    return figure

@@ -1,0 +1,31 @@
+import pytest
+import torch
+
+from acda import bench
+from acda.backends import native
+
+pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MISSING))
+
+
+def test_the_unfold_way_is_the_same_function():
+    case = bench.Case(6, 12, 5)
+    unfolded, ours = bench.unfolded(case).eval(), bench.adaptive(case, "reference").eval()
+    ours.load_state_dict(unfolded.state_dict())
+    x = case.input()
+    torch.testing.assert_close(unfolded(x), ours(x), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_tell_a_ratio_to_conv2d_and_a_peak(monkeypatch):
+    monkeypatch.setattr(bench, "CONTENDERS", {name: bench.CONTENDERS[name] for name in ("conv", "native")})
+    rows = list(bench.measure([bench.Case(8, 10, 3, batch=2)], seconds=0, memory=True))
+    assert len(rows) == 2 * 2 * 2
+    for row in rows:
+        assert {"table", "dataset", "name", "metric", "value"} <= set(row)
+        assert row["value"] > 0
+    assert all(row["value"] == 1 for row in rows if row["table"] == "speed" and row["name"] == "conv")
+    assert all(row["value"] >= row["imported"] > 50 for row in rows if row["table"] == "memory")
+
+
+def test_a_failing_process_says_why():
+    with pytest.raises(ValueError, match="nothing on 3×3, 8 channels, 10×10 failed: KeyError"):
+        bench.peak_memory(bench.Case(8, 10, 3), "forward", "nothing")
