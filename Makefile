@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 
-.PHONY: demo test check install clean
+.PHONY: demo test check install build clean
 
 demo: $(READY)
 	$(VENV)/bin/acda demo --out demo
@@ -18,8 +18,11 @@ check: $(READY)
 
 install: $(READY)
 
-# No build isolation: an isolated build would fetch its own copy of the build tools (and, with a kernel to compile, of torch).
-$(READY): pyproject.toml constraints.txt
+build: $(READY)
+	$(VENV)/bin/python setup.py --quiet build_ext --inplace
+
+# No build isolation: an isolated build has no torch to compile the kernel against, or would download it again.
+$(READY): pyproject.toml constraints.txt setup.py acda/backends/csrc/kernel.h acda/backends/csrc/native.cpp
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "acda needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt pip setuptools

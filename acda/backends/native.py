@@ -14,7 +14,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from acda.window import Window
 
-MEND = "With torch and a C++ compiler, pip install --no-build-isolation --force-reinstall --no-deps acda builds it"
+MEND = "With torch and a C++ compiler, in a checkout: pip install --no-build-isolation --force-reinstall --no-deps ."
 
 
 def adaptive_conv2d(
