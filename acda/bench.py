@@ -91,9 +91,8 @@ def forward(layer: nn.Module, x: Tensor) -> None:
 
 
 def training(layer: nn.Module, x: Tensor) -> None:
-    """Forward and backward, to the parameters and the input."""
-    x = x.detach().requires_grad_()
-    layer(x).sum().backward()
+    """Forward and backward, to the parameters and the input; the gradient arrives dense, as from a next layer."""
+    layer(x.detach().requires_grad_()).backward(x)
     layer.zero_grad()
 
 

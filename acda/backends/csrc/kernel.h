@@ -15,7 +15,6 @@ struct Kernel {
   static constexpr int64_t kLanes = ACDA_VECTOR / sizeof(T);
   static constexpr int kTall = 6;                 // rows and
   static constexpr int64_t kPanel = 2 * kLanes;   // columns of a register tile: 12 of 16 registers
-  static constexpr int64_t kChunk = 96;       // pixels whose z exists at a time
   static constexpr int64_t kPixelBlock = 16;  // pixels that share the cached input while the channels go by
 
   static int64_t up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
@@ -167,7 +166,12 @@ struct Kernel {
   // ---------------------------------------------------------------- what all threads share
 
   // Sizes with the channels of each group, the taps and the basis elements filled up to whole vectors.
-  static void fill_up(Shape& s) {
+  static void fill_up(Shape& s, bool for_backward) {
+    // Pixels whose z exists at a time: even parts of a row, or several rows. The forward product runs along z and wants it
+    // in the second cache; the gradient of the mixing runs along the pixels and wants many of them.
+    const int64_t most = for_backward ? 120 : 60, parts = (s.Q + most - 1) / most;
+    s.segment = std::min(s.Q, ((s.Q + parts - 1) / parts + kTall - 1) / kTall * kTall);
+    s.chunk = s.segment * std::max<int64_t>(1, most / s.segment);
     s.group_channels = up(s.C / s.groups);
     s.channels = s.groups * s.group_channels;
     s.group_z = s.M * s.group_channels;
@@ -176,7 +180,7 @@ struct Kernel {
     s.D_row = s.has_bases ? up(s.taps) : s.taps;
     s.D_size = s.M * s.D_row;
     s.columns = s.W + 2 * s.px;
-    s.ring_rows = (kChunk / s.Q + 1) * s.sy + s.dy * (s.k - 1) + 1;
+    s.ring_rows = (s.chunk / s.Q + 1) * s.sy + s.dy * (s.k - 1) + 1;
   }
 
   // The parameters in the order in which the tiles read them.
@@ -239,6 +243,7 @@ struct Kernel {
     Packed& packed;
     const T *x, *alpha, *grad;
     T *y, *dx, *dalpha;
+    uint8_t* written = nullptr;  // for each input row, whether its gradient is in dx already
     Scratch<T> ring, z, D, planes, dx_ring, dz, dD, panel, dA, dbias;
     std::vector<SharedRow> shared;
     std::vector<Segment> segments;
@@ -249,27 +254,28 @@ struct Kernel {
     Walk(const Shape& s, Packed& packed, const T* x, const T* alpha, const T* grad, T* y, T* dx, T* dalpha)
         : s(s), packed(packed), x(x), alpha(alpha), grad(grad), y(y), dx(dx), dalpha(dalpha), rows(s.k), dx_rows(s.k) {
       ring.resize(s.ring_rows * s.columns * s.channels, false);
-      z.resize(kChunk * s.z_size, false);
-      if (s.has_bases) D.resize(kChunk * s.D_size, false);
-      if (s.planar) planes.resize(kChunk * s.O, false);
+      z.resize(s.chunk * s.z_size, false);
+      if (s.has_bases) D.resize(s.chunk * s.D_size, false);
+      if (s.planar) planes.resize(s.chunk * s.O, false);
       if (!grad) return;
       dx_ring.resize(s.ring_rows * s.columns * s.channels, false);
-      dz.resize(kChunk * s.z_size, false);
+      dz.resize(s.chunk * s.z_size, false);
       dD.resize(s.D_size, false);
       if (!s.has_mixing) return;
-      panel.resize(kChunk * kPanel, false);
+      panel.resize(s.chunk * kPanel, false);
       dA.resize(s.O * s.group_z, true);
       dbias.resize(s.O, true);
     }
 
     // Output rows begin to end, counted over all images.
     ACDA_TARGET void run(int64_t begin, int64_t end) {
+      image = -1;
       for (int64_t row = begin; row < end; ++row) {
         if (row / s.P != image) enter(row / s.P, row % s.P, std::min(end - row, s.P - row % s.P));
         const int64_t p = row % s.P;
-        for (int64_t q = 0; q < s.Q; q += kChunk) {
-          const int64_t n = std::min(kChunk, s.Q - q);
-          if (count + n > kChunk) finish(p);
+        for (int64_t q = 0; q < s.Q; q += s.segment) {
+          const int64_t n = std::min(s.segment, s.Q - q);
+          if (count + n > s.chunk) finish(p);
           load(p);
           atoms_and_z(p, q, n);
           segments.push_back({p, q, n});
@@ -486,6 +492,8 @@ struct Kernel {
         if (emitted <= before || emitted >= after) {
           shared.push_back({image, emitted, std::vector<T>(s.W * s.C)});
           to = shared.back().values.data();
+        } else {
+          written[image * s.H + emitted] = 1;
         }
         const T* from = dx_ring.data() + slot(emitted) + s.px * s.channels;
         const int64_t C = s.C / s.groups;

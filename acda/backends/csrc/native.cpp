@@ -28,7 +28,7 @@ struct Shape {
   int64_t B, C, H, W, O, M, L, k, P, Q, sy, sx, py, px, dy, dx, groups;
   bool has_bases, has_mixing, planar;
   // Filled in by the kernel, in whole vectors of its instruction set.
-  int64_t group_channels, channels, group_z, z_size, taps, D_row, D_size, columns, ring_rows;
+  int64_t group_channels, channels, group_z, z_size, taps, D_row, D_size, columns, ring_rows, segment, chunk;
 };
 
 // Tests fill scratch memory with NaN, to show that nothing is read before it is written.
@@ -97,9 +97,10 @@ Vectors supported() {
 #endif
 }
 
-// Rows of output that thread `index` of `threads` takes; the same for the same number of threads, so results repeat.
-std::pair<int64_t, int64_t> share(int64_t rows, int64_t threads, int64_t index) {
-  return {rows * index / threads, rows * (index + 1) / threads};
+// Output rows of share `index` of `shares`. In the backward pass there is one for each thread, so that sums are formed in
+// the same order, and results repeat, with the same number of threads.
+std::pair<int64_t, int64_t> share(int64_t rows, int64_t shares, int64_t index) {
+  return {rows * index / shares, rows * (index + 1) / shares};
 }
 
 int64_t threads_for(const Shape& s) {
@@ -109,13 +110,16 @@ int64_t threads_for(const Shape& s) {
 template <template <class> class Kernel, class T>
 void forward(Shape s, const T* x, const T* alpha, const T* bases, const T* mixing, const T* bias, T* y) {
   using K = Kernel<T>;
-  K::fill_up(s);
+  K::fill_up(s, false);
   typename K::Packed packed(s, bases, mixing, bias, false);
-  const int64_t threads = threads_for(s);
-  torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      typename K::Walk walk(s, packed, x, alpha, nullptr, y, nullptr, nullptr);
-      const auto [first, last] = share(s.B * s.P, threads, i);
+  // Pixels do not depend on each other here: threads take small shares as they become free, so that a core which is
+  // busy with something else holds nobody up.
+  const int64_t threads = threads_for(s), shares = threads == 1 ? 1 : std::min(4 * threads, s.B * s.P);
+  std::atomic<int64_t> next{0};
+  torch::stable::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    typename K::Walk walk(s, packed, x, alpha, nullptr, y, nullptr, nullptr);
+    for (int64_t i = next++; i < shares; i = next++) {
+      const auto [first, last] = share(s.B * s.P, shares, i);
       walk.run(first, last);
     }
   });
@@ -125,17 +129,22 @@ template <template <class> class Kernel, class T>
 void backward(
     Shape s, const T* grad, const T* x, const T* alpha, const T* bases, const T* mixing, T* dx, T* dalpha, T* dmixing, T* dbias) {
   using K = Kernel<T>;
-  K::fill_up(s);
+  K::fill_up(s, true);
   typename K::Packed packed(s, bases, mixing, nullptr, true);
   const int64_t threads = threads_for(s);
   std::vector<std::unique_ptr<typename K::Walk>> walks(threads);
+  std::vector<uint8_t> written(s.B * s.H);
   torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       walks[i] = std::make_unique<typename K::Walk>(s, packed, x, alpha, grad, nullptr, dx, dalpha);
+      walks[i]->written = written.data();
       const auto [first, last] = share(s.B * s.P, threads, i);
       walks[i]->run(first, last);
     }
   });
+  // Rows that no window saw, and those that several threads contribute to.
+  for (int64_t row = 0; row < s.B * s.H; ++row)
+    if (!written[row]) std::fill_n(dx + row * s.W * s.C, s.W * s.C, T(0));
   for (const auto& walk : walks)
     for (const auto& row : walk->shared) {
       T* to = dx + (row.image * s.H + row.row) * s.W * s.C;
@@ -288,7 +297,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> adaptive_conv2d_backward(
   STD_TORCH_CHECK(
       grad.size(0) == s.B && grad.size(1) == s.P && grad.size(2) == s.Q && grad.size(3) == s.O,
       "acda: the gradient needs the output's shape.");
-  Tensor d_x = torch::stable::new_zeros(x, {s.B, s.H, s.W, s.C});
+  Tensor d_x = torch::stable::new_empty(x, {s.B, s.H, s.W, s.C});
   Tensor d_alpha = torch::stable::new_empty(x, {s.B, s.P, s.Q, s.M, s.L});
   Tensor d_mixing = torch::stable::new_zeros(x, {mixing ? s.O : 0, s.C / groups, s.M});
   Tensor d_bias = torch::stable::new_zeros(x, {mixing ? s.O : 0});
