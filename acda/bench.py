@@ -1,7 +1,7 @@
 """Speed and memory of one layer beside what people would use instead, measured side by side in one run.
 
-Times are compared within a run only: machines are shared and noisy. Every round runs each contender once, so that a
-slow moment hits them all; the figure is the median over the rounds, in the memory format that suits the contender.
+Times are compared within a run only: machines are shared and noisy. Each contender takes turns with Conv2d, so that a
+slow moment hits both; the figure is the ratio of the medians, each in the memory format that suits it better.
 """
 
 import json
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -145,24 +146,26 @@ def report_peak(case: str, mode: str, contender: str, threads: str) -> None:
 
 
 def _peak_megabytes() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+    try:
+        # Not getrusage: on Linux its figure begins with what the parent process had when it started this one.
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def measure(cases: Iterable[Case], seconds: float, memory: bool) -> Iterator[dict[str, Any]]:
     """One row per case, mode and contender: the time as a ratio to Conv2d of the same size, the peak memory."""
     for case in cases:
         for mode in MODES:
-            figures = times(case, mode, CONTENDERS, seconds)
-            for name, figure in figures.items():
+            for name in CONTENDERS:
+                figures = times(case, mode, dict.fromkeys(["conv", name]), seconds)
                 row = {"table": "speed", "dataset": case.name, "name": name, "metric": f"{mode}, time / Conv2d"}
-                row |= {
-                    "value": round(figure["milliseconds"] / figures["conv"]["milliseconds"], 3),
-                    **figure,
-                    **asdict(case),
-                }
-                yield row
-                if memory:
+                ratio = round(figures[name]["milliseconds"] / figures["conv"]["milliseconds"], 3)
+                yield {**row, "value": ratio, **figures[name], **asdict(case)}
+                # On small layers the imports would be all that one sees.
+                if memory and case.input().numel() > 2_000_000:
                     peak = peak_memory(case, mode, name)
                     row = {"table": "memory", "dataset": case.name, "name": name, "metric": f"{mode}, peak MB"}
-                    yield {**row, "value": peak["peak"], "imported": peak["imported"], **asdict(case)}
+                    yield {**row, "value": round(peak["peak"]), "imported": round(peak["imported"]), **asdict(case)}

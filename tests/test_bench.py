@@ -17,8 +17,9 @@ def test_the_unfold_way_is_the_same_function():
 
 def test_rows_tell_a_ratio_to_conv2d_and_a_peak(monkeypatch):
     monkeypatch.setattr(bench, "CONTENDERS", {name: bench.CONTENDERS[name] for name in ("conv", "native")})
-    rows = list(bench.measure([bench.Case(8, 10, 3, batch=2)], seconds=0, memory=True))
-    assert len(rows) == 2 * 2 * 2
+    small, large = bench.Case(8, 10, 3, batch=2), bench.Case(9, 500, 3)
+    rows = list(bench.measure([small, large], seconds=0, memory=True))
+    assert len(rows) == 2 * 2 * 2 + 2 * 2
     for row in rows:
         assert {"table", "dataset", "name", "metric", "value"} <= set(row)
         assert row["value"] > 0

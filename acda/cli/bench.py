@@ -15,7 +15,7 @@ from acda.files import written_whole
 LABELS = {"conv": "Conv2d", "unfold": "unfold", "reference": "acda, plain torch", "native": "acda, native"}
 
 
-def bench(out: Path = Path("bench"), threads: int = 2, seconds: float = 8.0, quick: bool = False) -> None:
+def bench(out: Path = Path("bench"), threads: int = 2, seconds: float = 4.0, quick: bool = False) -> None:
     """Measure one layer side by side: Conv2d of the same size, the unfold way, the reference and the native kernel.
 
     Forward and training, as ratios to Conv2d, with the peak memory of a fresh process each. Run it on an idle machine.
@@ -24,7 +24,7 @@ def bench(out: Path = Path("bench"), threads: int = 2, seconds: float = 8.0, qui
     Args:
         out: folder for the numbers and the picture.
         threads: that torch may use.
-        seconds: for each layer and mode, beyond the five rounds that everyone gets.
+        seconds: for each layer, mode and contender, beyond the five rounds that everyone gets.
         quick: only the 256-channel layers, and no memory.
     """
     if native.MISSING:
@@ -40,7 +40,7 @@ def bench(out: Path = Path("bench"), threads: int = 2, seconds: float = 8.0, qui
     for row in measuring.measure(cases, seconds, memory=not quick):
         rows.append(row)
         print(f"{row['dataset']:<42} {row['metric']:<24} {LABELS[row['name']]:<18} {row['value']:8.2f}", flush=True)
-    circumstances = {**describe(), "budget": f"{seconds} s a case and mode, at least 5 rounds", "seed": 0}
+    circumstances = {**describe(), "budget": f"{seconds} s a case, mode and contender, at least 5 rounds", "seed": 0}
     with written_whole(out / "speed.json") as file:
         file.write_text(json.dumps({"rows": rows, "circumstances": circumstances}, indent=1, ensure_ascii=False) + "\n")
     with written_whole(out / "speed.png") as file:
