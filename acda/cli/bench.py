@@ -62,10 +62,10 @@ def draw(rows: list[dict[str, Any]], circumstances: dict[str, Any]) -> Any:
             values = [next(r["value"] for r in chosen if r["dataset"] == d and r["name"] == name) for d in names]
             places = [i + 0.27 * (offset - 1) for i in range(len(names))]
             bars = axis.barh(places, values, height=0.25, color=colour, label=LABELS[name])
-            axis.bar_label(bars, fmt="%.2f", padding=2, fontsize=7)
-        axis.axvline(1, color="black", linewidth=1)
+            axis.bar_label(bars, fmt="%.2f", padding=3, fontsize=7, bbox={"color": "white", "pad": 0.3})
+        axis.axvline(1, color="black", linewidth=1, zorder=0)
         axis.set_xscale("log")
-        axis.margins(x=0.18)
+        axis.margins(x=0.18, y=0.02)
         axis.set_yticks(range(len(names)), names)
         axis.set_title({"forward": "inference", "training": "forward and backward"}[mode])
         axis.set_xlabel("time / Conv2d of the same size (left is faster)")
