@@ -21,11 +21,12 @@ install: $(READY)
 build: $(READY)
 	$(VENV)/bin/python setup.py --quiet build_ext --inplace
 
-# No build isolation: an isolated build has no torch to compile the kernel against, or would download it again.
+# torch first, and no build isolation: the kernel is compiled against it.
 $(READY): pyproject.toml constraints.txt setup.py acda/backends/csrc/kernel.h acda/backends/csrc/native.cpp
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "acda needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt pip setuptools
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt torch
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	touch $@
 

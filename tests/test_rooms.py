@@ -1,6 +1,7 @@
 """The house keeps its plan: imports go one way, the core is light, nothing needs the network."""
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import acda
+from acda.backends import native
 
 PACKAGE = Path(acda.__file__).parent
 # A room may import from those after it. Rooms on one line do not know each other.
@@ -75,6 +77,12 @@ sys.exit(main(["demo"]))
     assert result.returncode == 1
     assert "pip install 'acda[cli]'" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
+def test_where_there_is_a_compiler_there_is_a_kernel():
+    """Otherwise every test of the kernel would be skipped, and nobody would notice."""
+    assert native.MISSING is None
 
 
 def test_versions_agree():
