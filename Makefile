@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 
-.PHONY: demo test check install build clean
+.PHONY: demo test check install clean
 
 demo: $(READY)
 	$(VENV)/bin/acda demo --out demo
@@ -17,9 +17,6 @@ check: $(READY)
 	$(VENV)/bin/mypy
 
 install: $(READY)
-
-build: $(READY)
-	$(VENV)/bin/python setup.py --quiet build_ext --inplace
 
 # torch first, and no build isolation: the kernel is compiled against it.
 $(READY): pyproject.toml constraints.txt setup.py acda/backends/csrc/kernel.h acda/backends/csrc/native.cpp

@@ -1,5 +1,6 @@
 """The operator as functions: check the arguments, choose a backend, call it.
 
+>>> from acda import multiscale_fourier_bessel
 >>> x = torch.randn(1, 8, 20, 30)
 >>> coefficients = torch.randn(1, 6, 18, 20, 30)             # 6 atoms over 18 basis elements at every pixel
 >>> mixing = torch.randn(16, 8, 6)
@@ -15,7 +16,6 @@ import torch
 from torch import Tensor
 
 from acda.backends import native, reference
-from acda.bases import multiscale_fourier_bessel  # noqa: F401  for the example above
 from acda.window import Pair, Window, kernel_side
 
 

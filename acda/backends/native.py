@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
+from acda.backends.reference import needs_grad
 from acda.window import Window
 
 MEND = "With torch and a C++ compiler, in a checkout: pip install --no-build-isolation --force-reinstall --no-deps ."
@@ -22,7 +23,7 @@ def adaptive_conv2d(
 ) -> Tensor:
     """As reference.adaptive_conv2d; the result has the memory format of the input, or is channels_last in training."""
     rest = (_PixelMajor.apply(alpha), _dense(bases), mixing.contiguous(), _dense(bias), *_numbers(window), groups)
-    if x.is_contiguous() and not _needs_grad(x, alpha, mixing, bias):
+    if x.is_contiguous() and not needs_grad(x, alpha, mixing, bias):
         return torch.ops.acda.adaptive_conv2d_planar(x, *rest)
     return torch.ops.acda.adaptive_conv2d(_PixelMajor.apply(x), *rest).permute(0, 3, 1, 2)
 
@@ -77,10 +78,6 @@ class _PixelMajor(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         grad = grad.movedim((1, 2), (-2, -1))
         return grad if ctx.was_pixel_major else grad.contiguous()
-
-
-def _needs_grad(*tensors: Tensor | None) -> bool:
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def _dense(t: Tensor | None) -> Tensor | None:

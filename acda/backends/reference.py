@@ -124,7 +124,7 @@ def _in_strips(
 ) -> Tensor:
     """Compute a few output rows at a time where nothing has to be kept for backward, so that memory stays bounded."""
     B, P, Q = x.shape[0], *per_pixel.shape[-2:]
-    if _is_traced(P) or _needs_grad(x, per_pixel, *others):
+    if _is_traced(P) or needs_grad(x, per_pixel, *others):
         return rows(x, per_pixel)
     height = max(1, STRIP_BYTES // max(1, B * Q * numbers_per_pixel * x.element_size()))
     if height >= P:
@@ -140,7 +140,8 @@ def _in_strips(
     )
 
 
-def _needs_grad(*tensors: Tensor | None) -> bool:
+def needs_grad(*tensors: Tensor | None) -> bool:
+    """Whether autograd will want something back from an operation on these."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
