@@ -19,7 +19,7 @@ check: $(READY)
 install: $(READY)
 
 # torch first, and no build isolation: the kernel is compiled against it.
-$(READY): pyproject.toml constraints.txt setup.py acda/backends/csrc/kernel.h acda/backends/csrc/native.cpp
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard acda/backends/csrc/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "acda needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt pip setuptools

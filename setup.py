@@ -34,7 +34,7 @@ def kernel() -> list[Extension]:
         Extension(
             "acda.backends._native",
             sources=[str(SOURCES / "native.cpp")],
-            depends=[str(SOURCES / "kernel.h")],
+            depends=[str(SOURCES / name) for name in ("kernel.h", "generator.h")],
             include_dirs=[str(place / "include")],
             library_dirs=[str(place / "lib")],
             libraries=["torch_cpu"],

@@ -13,6 +13,7 @@ from math import isqrt
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from acda.backends import native, reference
@@ -77,6 +78,15 @@ def per_pixel_conv2d(
     compute, result = _precision(x)
     y = _without_autocast(run, x, x.to(compute), filters.to(compute), window)
     return like_input(y.to(result), x)
+
+
+def conv2d_tanh(
+    x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int], padding: tuple[int, int], backend: str = "auto"
+) -> Tensor:
+    """tanh(F.conv2d(…)) where nothing is differentiated: a step of Φ in inference."""
+    if x.dtype in (torch.float32, torch.float64) and not _autocast_on(x) and takes_native(backend, x):
+        return native.conv2d_tanh(x, weight, shift, stride, padding)
+    return F.conv2d(x, weight, shift, stride, padding).tanh_()
 
 
 def takes_native(backend: str, x: Tensor, bases: Tensor | None = None) -> bool:

@@ -5,6 +5,7 @@ keeps x, the coefficients and the parameters, and the backward pass recomputes t
 """
 
 import warnings
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ def per_pixel_conv2d(x: Tensor, filters: Tensor, window: Window) -> Tensor:
     filters = _PixelMajor.apply(filters.flatten(2, 3))
     z = torch.ops.acda.adaptive_conv2d(_PixelMajor.apply(x), filters, None, None, None, *_numbers(window), 1)
     return z.permute(0, 3, 1, 2)
+
+
+def conv2d_tanh(x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
+    """tanh(F.conv2d(…)) without gradients, in one pass; the result is channels_last."""
+    y = torch.ops.acda.conv2d_tanh(x.permute(0, 2, 3, 1).contiguous(), weight.contiguous(), shift, *stride, *padding)
+    return y.permute(0, 3, 1, 2)
 
 
 def why_not(x: Tensor, bases: Tensor | None = None) -> str | None:
@@ -106,7 +113,7 @@ def _load() -> str | None:
 
 
 def _register() -> None:
-    """Tell torch the shapes, the gradients and the multiply-adds of the two operators."""
+    """Tell torch the shapes, the gradients and the multiply-adds of the operators."""
     forward, backward = torch.ops.acda.adaptive_conv2d, torch.ops.acda.adaptive_conv2d_backward
 
     @torch.library.register_fake("acda::adaptive_conv2d")  # type: ignore[untyped-decorator]
@@ -124,6 +131,11 @@ def _register() -> None:
         C, M, groups = x.shape[3], alpha.shape[3], numbers[-1]
         O = 0 if mixing is None else mixing.shape[0]  # noqa: E741
         return torch.empty_like(x), torch.empty_like(alpha), x.new_empty(O, C // groups, M), x.new_empty(O)
+
+    @torch.library.register_fake("acda::conv2d_tanh")  # type: ignore[untyped-decorator]
+    def _(x: Tensor, weight: Tensor, shift: Tensor, sy: int, sx: int, py: int, px: int) -> Tensor:
+        (B, H, W, _), (O, _, k, _) = x.shape, weight.shape  # noqa: E741
+        return x.new_empty(B, (H + 2 * py - k) // sy + 1, (W + 2 * px - k) // sx + 1, O)
 
     def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, alpha, bases, mixing, bias, *ctx.numbers = inputs
@@ -161,6 +173,10 @@ def _register() -> None:
     @register_flop_formula(torch.ops.acda.adaptive_conv2d_planar)
     def _(x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
         return 2 * _multiply_adds(x, alpha, bases, mixing, channels=1)
+
+    @register_flop_formula(torch.ops.acda.conv2d_tanh)
+    def _(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
+        return int(2 * prod(out_shape[:3]) * prod(weight))
 
     @register_flop_formula(backward)
     def _(grad: Any, x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:

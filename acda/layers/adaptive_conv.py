@@ -38,8 +38,7 @@ class AdaptiveConv2d(nn.Module):
 
     bases: Tensor | None
     bias: nn.Parameter | None
-    # Which of acda.functional's backends computes the operator; set it on a layer to insist on one.
-    backend: str = "auto"
+    _backend: str = "auto"
 
     def __init__(
         self,
@@ -218,6 +217,17 @@ class AdaptiveConv2d(nn.Module):
     def num_elements(self) -> int:
         """L, how many basis elements an atom blends."""
         return self.window.side**2 if self.bases is None else self.bases.shape[0]
+
+    @property
+    def backend(self) -> str:
+        """Which of acda.functional's backends computes the layer; set it to insist on one."""
+        return self._backend
+
+    @backend.setter
+    def backend(self, backend: str) -> None:
+        self._backend = backend
+        if isinstance(self.generator, AtomGenerator):
+            self.generator.backend = backend
 
     # Read-only: Φ is built for this geometry, and would not follow a change.
     @property

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acda.functional import conv2d_tanh
 from acda.window import Pair, Window, kernel_side
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -18,6 +19,9 @@ class AtomGenerator(nn.Module):
     >>> AtomGenerator(16, 6 * 18, kernel_size=7, stride=2, padding=3)(torch.randn(1, 16, 11, 12)).shape
     torch.Size([1, 108, 6, 6])
     """
+
+    # Which of acda.functional's backends computes it in inference; an AdaptiveConv2d passes its own on.
+    backend: str = "auto"
 
     def __init__(
         self,
@@ -67,7 +71,7 @@ class AtomGenerator(nn.Module):
         if self.training or torch.is_grad_enabled() or norm.running_var is None:
             return norm(F.conv2d(x, conv.weight, None, conv.stride, padding)).tanh_()
         weight, shift = _folded(conv, norm)
-        return F.conv2d(x, weight, shift, conv.stride, padding).tanh_()
+        return conv2d_tanh(x, weight, shift, (conv.stride[0], conv.stride[1]), padding, self.backend)
 
     def _extend(self, x: Tensor, margins: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """The map extended by these margins in the layer's padding mode, negative ones cropped.

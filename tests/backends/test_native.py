@@ -7,6 +7,7 @@ import threading
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from acda import AdaptiveConv2d, multiscale_fourier_bessel
 from acda.backends import native
-from acda.functional import adaptive_conv2d, per_pixel_conv2d
+from acda.functional import adaptive_conv2d, conv2d_tanh, per_pixel_conv2d
 from tests.strategies import Case, cases
 
 pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MISSING))
@@ -156,6 +157,46 @@ def test_torchs_own_checks_of_an_operator(with_bases):
     torch.library.opcheck(torch.ops.acda.adaptive_conv2d, arguments)
 
 
+@given(
+    st.tuples(st.integers(0, 2), st.integers(1, 20), st.integers(1, 14), st.integers(1, 14)),
+    st.integers(1, 40),
+    st.sampled_from([1, 3]),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.sampled_from(list(TOLERANCE)),
+    st.sampled_from(sorted(LAYOUTS)),
+    st.integers(1, 3),
+)
+def test_a_step_of_the_generator_equals_conv2d_and_tanh(shape, outputs, side, stride, padding, dtype, layout, threads):
+    x, weight, shift = torch.randn(shape), torch.randn(outputs, shape[1], side, side), torch.randn(outputs)
+    padding = padding if side == 3 else (padding[0] - 1, padding[1] - 1)
+    truth = F.conv2d(x.double(), weight.double(), shift.double(), stride, padding).tanh()
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        args = (LAYOUTS[layout](x.to(dtype)), weight.to(dtype), shift.to(dtype), stride, padding)
+        assert_near(conv2d_tanh(*args, backend="native"), truth, dtype)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_its_tanh_is_right_everywhere():
+    values = torch.cat([torch.linspace(-12, 12, 100_001), torch.logspace(-30, 2, 10_001), torch.tensor([0.0, 1e30])])
+    x, one, zero = values[None, None, None], torch.ones(1, 1, 1, 1), torch.zeros(1)
+    y = conv2d_tanh(x, one, zero, (1, 1), (0, 0), backend="native").flatten()
+    torch.testing.assert_close(y.double(), values.double().tanh(), rtol=5e-7, atol=0)
+    assert y.abs().max() <= 1
+    strange = torch.tensor([float("inf"), -float("inf"), float("nan")])[None, None, None]
+    y = conv2d_tanh(strange, one, zero, (1, 1), (0, 0), backend="native").flatten()
+    assert y[:2].tolist() == [1, -1]
+    assert y[2].isnan()
+
+
+def test_torchs_own_checks_of_the_generators_step():
+    arguments = (torch.randn(2, 6, 7, 4), torch.randn(5, 4, 3, 3), torch.randn(5), 2, 1, 1, 1)
+    torch.library.opcheck(torch.ops.acda.conv2d_tanh, arguments)
+
+
 def test_second_derivatives_are_refused_by_name():
     x, *rest = operands(channels=2, size=8, side=3)
     (grad,) = torch.autograd.grad(adaptive_conv2d(x, *rest, padding=1).square().sum(), x, create_graph=True)
@@ -236,6 +277,10 @@ def test_multiply_adds_are_counted():
     compose, apply, mix = 6 * 18 * 49, 8 * 6 * 49, 16 * 8 * 6
     assert counts[torch.ops.acda.adaptive_conv2d] == 2 * 200 * (compose + apply + mix)
     assert counts[torch.ops.acda.adaptive_conv2d_backward] == 4 * 200 * (compose + apply + mix)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        layer.eval()(x)
+    counts = counter.get_flop_counts()["Global"]
+    assert counts[torch.ops.acda.conv2d_tanh] == 2 * 200 * (8 * 64 + 9 * 64 * 108)
 
 
 def test_a_missing_kernel_is_said_once_and_the_results_are_right(monkeypatch):

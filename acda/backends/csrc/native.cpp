@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -29,6 +30,10 @@ struct Shape {
   bool has_bases, has_mixing, planar;
   // Filled in by the kernel, in whole vectors of its instruction set.
   int64_t group_channels, channels, group_z, z_size, taps, D_row, D_size, columns, ring_rows, segment, chunk;
+};
+
+struct ConvShape {
+  int64_t B, H, W, C, O, k, P, Q, sy, sx, py, px;
 };
 
 // Tests fill scratch memory with NaN, to show that nothing is read before it is written.
@@ -58,6 +63,7 @@ namespace baseline {
 #define ACDA_TARGET
 #define ACDA_VECTOR 16
 #include "kernel.h"
+#include "generator.h"
 #undef ACDA_TARGET
 #undef ACDA_VECTOR
 }  // namespace baseline
@@ -67,6 +73,7 @@ namespace avx2 {
 #define ACDA_TARGET __attribute__((target("avx2,fma")))
 #define ACDA_VECTOR 32
 #include "kernel.h"
+#include "generator.h"
 #undef ACDA_TARGET
 #undef ACDA_VECTOR
 }  // namespace avx2
@@ -75,6 +82,7 @@ namespace avx512 {
 #define ACDA_TARGET __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
 #define ACDA_VECTOR 64
 #include "kernel.h"
+#include "generator.h"
 #undef ACDA_TARGET
 #undef ACDA_VECTOR
 }  // namespace avx512
@@ -103,8 +111,23 @@ std::pair<int64_t, int64_t> share(int64_t rows, int64_t shares, int64_t index) {
   return {rows * index / shares, rows * (index + 1) / shares};
 }
 
-int64_t threads_for(const Shape& s) {
-  return std::max<int64_t>(1, std::min<int64_t>(torch::stable::get_num_threads(), s.B * s.P));
+int64_t threads_for(int64_t rows) {
+  return std::max<int64_t>(1, std::min<int64_t>(torch::stable::get_num_threads(), rows));
+}
+
+// Walk over output rows that do not depend on each other: threads take small shares as they become free, so that a core
+// which is busy with something else holds nobody up.
+template <class MakeWalk>
+void walk_freely(int64_t rows, MakeWalk make_walk) {
+  const int64_t threads = threads_for(rows), shares = threads == 1 ? 1 : std::min(4 * threads, rows);
+  std::atomic<int64_t> next{0};
+  torch::stable::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    auto walk = make_walk();
+    for (int64_t i = next++; i < shares; i = next++) {
+      const auto [first, last] = share(rows, shares, i);
+      walk.run(first, last);
+    }
+  });
 }
 
 template <template <class> class Kernel, class T>
@@ -112,17 +135,7 @@ void forward(Shape s, const T* x, const T* alpha, const T* bases, const T* mixin
   using K = Kernel<T>;
   K::fill_up(s, false);
   typename K::Packed packed(s, bases, mixing, bias, false);
-  // Pixels do not depend on each other here: threads take small shares as they become free, so that a core which is
-  // busy with something else holds nobody up.
-  const int64_t threads = threads_for(s), shares = threads == 1 ? 1 : std::min(4 * threads, s.B * s.P);
-  std::atomic<int64_t> next{0};
-  torch::stable::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    typename K::Walk walk(s, packed, x, alpha, nullptr, y, nullptr, nullptr);
-    for (int64_t i = next++; i < shares; i = next++) {
-      const auto [first, last] = share(s.B * s.P, shares, i);
-      walk.run(first, last);
-    }
-  });
+  walk_freely(s.B * s.P, [&] { return typename K::Walk(s, packed, x, alpha, nullptr, y, nullptr, nullptr); });
 }
 
 template <template <class> class Kernel, class T>
@@ -131,7 +144,7 @@ void backward(
   using K = Kernel<T>;
   K::fill_up(s, true);
   typename K::Packed packed(s, bases, mixing, nullptr, true);
-  const int64_t threads = threads_for(s);
+  const int64_t threads = threads_for(s.B * s.P);
   std::vector<std::unique_ptr<typename K::Walk>> walks(threads);
   std::vector<uint8_t> written(s.B * s.H);
   torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
@@ -209,6 +222,12 @@ void backward_with(const Arguments& a, const Tensor& grad, Tensor& dx, Tensor& d
       out<T>(dmixing), out<T>(dbias));
 }
 
+template <template <class> class Conv, class T>
+void squashed_with(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& shift, Tensor& y) {
+  const typename Conv<T>::Packed packed(s, in<T>(weight), in<T>(shift));
+  walk_freely(s.B * s.P, [&] { return typename Conv<T>::Walk(s, packed, in<T>(x), out<T>(y)); });
+}
+
 template <class T, class... Rest>
 void choose_forward(Rest&&... rest) {
   switch (supported()) {
@@ -228,6 +247,17 @@ void choose_backward(Rest&&... rest) {
     case Vectors::kAvx2: return backward_with<avx2::Kernel, T>(rest...);
 #endif
     default: return backward_with<baseline::Kernel, T>(rest...);
+  }
+}
+
+template <class T, class... Rest>
+void choose_squashed(Rest&&... rest) {
+  switch (supported()) {
+#if defined(__x86_64__)
+    case Vectors::kAvx512: return squashed_with<avx512::SquashedConv, T>(rest...);
+    case Vectors::kAvx2: return squashed_with<avx2::SquashedConv, T>(rest...);
+#endif
+    default: return squashed_with<baseline::SquashedConv, T>(rest...);
   }
 }
 
@@ -307,6 +337,26 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> adaptive_conv2d_backward(
   return {d_x, d_alpha, d_mixing, d_bias};
 }
 
+Tensor conv2d_tanh(Tensor x, Tensor weight, Tensor shift, int64_t sy, int64_t sx, int64_t py, int64_t px) {
+  STD_TORCH_CHECK(
+      x.scalar_type() == ScalarType::Float || x.scalar_type() == ScalarType::Double, "acda: float32 or float64 only.");
+  check(x, x, 4, "x");
+  check(weight, x, 4, "weight");
+  check(shift, x, 1, "shift");
+  ConvShape s{x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), weight.size(2)};
+  s.sy = sy, s.sx = sx, s.py = py, s.px = px;
+  STD_TORCH_CHECK(
+      sy > 0 && sx > 0 && py >= 0 && px >= 0 && s.C > 0 && s.O > 0 && s.k > 0 && weight.size(1) == s.C &&
+          weight.size(3) == s.k && shift.size(0) == s.O && s.H + 2 * py >= s.k && s.W + 2 * px >= s.k,
+      "acda: the weight needs (O, C, k, k), the shift (O,), and the map room for one window.");
+  s.P = (s.H + 2 * py - s.k) / sy + 1, s.Q = (s.W + 2 * px - s.k) / sx + 1;
+  Tensor y = torch::stable::new_empty(x, {s.B, s.P, s.Q, s.O});
+  if (s.B > 0)
+    x.scalar_type() == ScalarType::Double ? choose_squashed<double>(s, x, weight, shift, y)
+                                          : choose_squashed<float>(s, x, weight, shift, y);
+  return y;
+}
+
 int64_t vector_bytes() {
   switch (supported()) {
     case Vectors::kAvx512: return 64;
@@ -320,7 +370,8 @@ void poison_scratch(bool on) { poison = on; }
 }  // namespace
 
 // Pixel-major throughout: x (B, H, W, C), coefficients (B, P, Q, M, L), result (B, P, Q, O). Without mixing the result is z,
-// channel c * M + m. The planar form has x (B, C, H, W) and result (B, O, P, Q), and no gradient. The numbers are kernel side, stride, padding and dilation (vertical, horizontal), groups.
+// channel c * M + m. The planar form has x (B, C, H, W) and result (B, O, P, Q), and no gradient. The numbers are kernel
+// side, stride, padding and dilation (vertical, horizontal), groups. conv2d_tanh is a step of the generator, without gradient.
 STABLE_TORCH_LIBRARY(acda, m) {
   m.def(
       "adaptive_conv2d(Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing, Tensor? bias, int k, int sy, int sx, "
@@ -331,6 +382,7 @@ STABLE_TORCH_LIBRARY(acda, m) {
   m.def(
       "adaptive_conv2d_planar(Tensor x, Tensor coefficients, Tensor? bases, Tensor mixing, Tensor? bias, int k, int sy, "
       "int sx, int py, int px, int dy, int dx, int groups) -> Tensor");
+  m.def("conv2d_tanh(Tensor x, Tensor weight, Tensor shift, int sy, int sx, int py, int px) -> Tensor");
   m.def("vector_bytes() -> int");
   m.def("poison_scratch(bool on) -> ()");
 }
@@ -339,6 +391,7 @@ STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
   m.impl("adaptive_conv2d", TORCH_BOX(&adaptive_conv2d));
   m.impl("adaptive_conv2d_planar", TORCH_BOX(&adaptive_conv2d_planar));
   m.impl("adaptive_conv2d_backward", TORCH_BOX(&adaptive_conv2d_backward));
+  m.impl("conv2d_tanh", TORCH_BOX(&conv2d_tanh));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(acda, CompositeExplicitAutograd, m) {
