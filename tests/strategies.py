@@ -33,6 +33,10 @@ class Case:
         generator = torch.Generator().manual_seed(self.seed + sum(shape))
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
+    def rand(self, *shape: int) -> Tensor:
+        """The same between 0 and 1."""
+        return torch.special.ndtr(self.randn(*shape))
+
     def conv2d_size(self) -> tuple[int, int]:
         """What nn.Conv2d makes of it: asked, not computed."""
         conv = torch.nn.Conv2d(1, 1, self.side, self.stride, self.padding, self.dilation, device="meta")

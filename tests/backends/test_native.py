@@ -67,20 +67,20 @@ LAYOUTS = {
     st.sampled_from(list(TOLERANCE)),
     st.sampled_from(sorted(LAYOUTS)),
     st.integers(1, 3),
-    st.booleans(),
+    st.sampled_from([None, 0.0, 0.6, 1.0]),
     st.integers(1, 7),
 )
-def test_adaptive_conv2d_equals_the_reference(case: Case, dtype, layout, threads, with_bases, wider):
-    """Channels beyond one vector, maps beyond one chunk, more threads than cores."""
+def test_adaptive_conv2d_equals_the_reference(case: Case, dtype, layout, threads, holes, wider):
+    """Channels beyond one vector, maps beyond one chunk, more threads than cores, bases with holes, no bases (None)."""
     groups, side = case.groups, min(case.side, 9)
     C, O = (n * wider for n in case.channels)  # noqa: E741
     H, W = case.size[0] + 20, case.size[1] + 25 * wider
     case = Case(**{**vars(case), "side": side, "size": (H, W), "channels": (C, O)})
-    L = case.elements if with_bases else side**2
+    L = side**2 if holes is None else case.elements
     inputs = [
         case.input(),
         case.randn(case.batch, case.atoms, L, *case.conv2d_size()),
-        case.randn(L, side, side) if with_bases else None,
+        None if holes is None else case.randn(L, side, side) * (case.rand(side, side) >= holes),
         case.randn(O, C // groups, case.atoms),
         case.randn(O) if case.seed % 2 else None,
     ]

@@ -95,8 +95,10 @@ struct Kernel {
     Vec acc[R][N];
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) acc[r][n] = Vec{};
-    for (int64_t i = 0; i < s.k; ++i)
-      multiply<R, N>(acc, s.k, D + i * s.k, D_row, 1, rows[i] + column, dilation);
+    for (int64_t i = 0; i < s.k; ++i) {
+      const Span& span = s.spans[i];
+      multiply<R, N>(acc, span.count, D + span.before, D_row, 1, rows[i] + column + span.first * dilation, dilation);
+    }
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) *(Vec*)(z + r * z_row + n * kLanes) = acc[r][n];
   }
@@ -109,9 +111,10 @@ struct Kernel {
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) held[r][n] = *(const Vec*)(dz + r * z_row + n * kLanes);
     for (int64_t i = 0; i < s.k; ++i) {
-      T* to = rows[i] + column;
-      const T* d = D + i * s.k;
-      for (int64_t j = 0; j < s.k; ++j, to += dilation, ++d) {
+      const Span& span = s.spans[i];
+      T* to = rows[i] + column + span.first * dilation;
+      const T* d = D + span.before;
+      for (int64_t j = 0; j < span.count; ++j, to += dilation, ++d) {
         Vec sum[N];
         for (int n = 0; n < N; ++n) sum[n] = *(const Vec*)(to + n * kLanes);
         for (int r = 0; r < R; ++r) {
@@ -166,7 +169,8 @@ struct Kernel {
   // ---------------------------------------------------------------- what all threads share
 
   // Sizes with the channels of each group, the taps and the basis elements filled up to whole vectors.
-  static void fill_up(Shape& s, bool for_backward) {
+  static void fill_up(Shape& s, const T* bases, bool for_backward) {
+    find_live_taps(s, bases);
     // Pixels whose z exists at a time: even parts of a row, or several rows. The forward product runs along z and wants it
     // in the second cache; the gradient of the mixing runs along the pixels and wants many of them.
     const int64_t most = for_backward ? 120 : 60, parts = (s.Q + most - 1) / most;
@@ -176,11 +180,24 @@ struct Kernel {
     s.channels = s.groups * s.group_channels;
     s.group_z = s.M * s.group_channels;
     s.z_size = s.groups * s.group_z;
-    s.taps = s.k * s.k;
+    s.taps = s.live.size();
     s.D_row = s.has_bases ? up(s.taps) : s.taps;
     s.D_size = s.M * s.D_row;
     s.columns = s.W + 2 * s.px;
     s.ring_rows = (s.chunk / s.Q + 1) * s.sy + s.dy * (s.k - 1) + 1;
+  }
+
+  // Taps at which every basis element is zero are left out of the arithmetic: Fourier-Bessel elements live on a disk, and
+  // the corners of a 7×7 window, 12 of 49 taps, lie outside.
+  static void find_live_taps(Shape& s, const T* bases) {
+    for (int64_t i = 0; i < s.k; ++i) {
+      int64_t first = s.has_bases ? s.k : 0, end = s.has_bases ? 0 : s.k;
+      for (int64_t l = 0; s.has_bases && l < s.L; ++l)
+        for (int64_t j = 0; j < s.k; ++j)
+          if (bases[(l * s.k + i) * s.k + j] != 0) first = std::min(first, j), end = std::max(end, j + 1);
+      s.spans.push_back({first, std::max<int64_t>(0, end - first), int64_t(s.live.size())});
+      for (int64_t j = first; j < end; ++j) s.live.push_back({i, j});
+    }
   }
 
   // The parameters in the order in which the tiles read them.
@@ -194,7 +211,7 @@ struct Kernel {
         psi_t.resize(s.taps * up(s.L), true);
         for (int64_t l = 0; l < s.L; ++l)
           for (int64_t t = 0; t < s.taps; ++t)
-            psi[l * up(s.taps) + t] = psi_t[t * up(s.L) + l] = bases[l * s.taps + t];
+            psi[l * up(s.taps) + t] = psi_t[t * up(s.L) + l] = bases[(l * s.k + s.live[t].row) * s.k + s.live[t].column];
       }
       if (!mixing) return;
       group_outputs = s.O / s.groups;
@@ -448,13 +465,14 @@ struct Kernel {
     // dalpha = dD psi', where dD[m, tap] is the inner product of dz[m] and what the tap saw.
     ACDA_TARGET void gradient_of_coefficients(int64_t linear, int64_t q, const T* from) {
       T* to = s.has_bases ? dD.data() : dalpha + linear * s.D_size;
-      const int64_t column = q * s.sx * s.channels;
+      const int64_t column = q * s.sx * s.channels, dilation = s.dx * s.channels;
       for (int64_t m = 0; m < s.M; m += kTall) {
         const Correlate pair = kCorrelate[std::min<int64_t>(kTall, s.M - m) - 1];
         for (int64_t t = 0; t < s.taps; t += 2) {
           const int64_t u = std::min(t + 1, s.taps - 1);  // the last tap of an odd number is done twice
-          pair(s, rows[t / s.k] + column + t % s.k * s.dx * s.channels, rows[u / s.k] + column + u % s.k * s.dx * s.channels,
-               from + m * s.group_channels, to + m * s.D_row + t, to + m * s.D_row + u, s.D_row);
+          pair(s, rows[s.live[t].row] + column + s.live[t].column * dilation,
+               rows[s.live[u].row] + column + s.live[u].column * dilation, from + m * s.group_channels,
+               to + m * s.D_row + t, to + m * s.D_row + u, s.D_row);
         }
       }
       if (!s.has_bases) return;

@@ -25,11 +25,23 @@ namespace {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
+// A tap of the window.
+struct Tap {
+  int64_t row, column;
+};
+
+// The taps of one row of the window that do anything: `count` of them from `first` on, `before` in the rows above.
+struct Span {
+  int64_t first, count, before;
+};
+
 struct Shape {
   int64_t B, C, H, W, O, M, L, k, P, Q, sy, sx, py, px, dy, dx, groups;
   bool has_bases, has_mixing, planar;
   // Filled in by the kernel, in whole vectors of its instruction set.
   int64_t group_channels, channels, group_z, z_size, taps, D_row, D_size, columns, ring_rows, segment, chunk;
+  std::vector<Span> spans;  // one for each row of the window
+  std::vector<Tap> live;    // all their taps, in order
 };
 
 struct ConvShape {
@@ -115,17 +127,19 @@ int64_t threads_for(int64_t rows) {
   return std::max<int64_t>(1, std::min<int64_t>(torch::stable::get_num_threads(), rows));
 }
 
-// Walk over output rows that do not depend on each other: threads take small shares as they become free, so that a core
-// which is busy with something else holds nobody up.
+// Walk over output rows that do not depend on each other. A thread takes part of what is left whenever it is free, ever
+// smaller parts, so that a core which is busy with something else holds nobody up.
 template <class MakeWalk>
 void walk_freely(int64_t rows, MakeWalk make_walk) {
-  const int64_t threads = threads_for(rows), shares = threads == 1 ? 1 : std::min(4 * threads, rows);
+  const int64_t threads = threads_for(rows), parts = threads == 1 ? 1 : 2 * threads;
   std::atomic<int64_t> next{0};
   torch::stable::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
     auto walk = make_walk();
-    for (int64_t i = next++; i < shares; i = next++) {
-      const auto [first, last] = share(rows, shares, i);
+    for (int64_t first = next; first < rows;) {
+      const int64_t last = std::min(rows, first + std::max<int64_t>(2, (rows - first) / parts));
+      if (!next.compare_exchange_weak(first, last)) continue;  // another thread was faster; first is where it left off
       walk.run(first, last);
+      first = next;
     }
   });
 }
@@ -133,7 +147,7 @@ void walk_freely(int64_t rows, MakeWalk make_walk) {
 template <template <class> class Kernel, class T>
 void forward(Shape s, const T* x, const T* alpha, const T* bases, const T* mixing, const T* bias, T* y) {
   using K = Kernel<T>;
-  K::fill_up(s, false);
+  K::fill_up(s, bases, false);
   typename K::Packed packed(s, bases, mixing, bias, false);
   walk_freely(s.B * s.P, [&] { return typename K::Walk(s, packed, x, alpha, nullptr, y, nullptr, nullptr); });
 }
@@ -142,7 +156,7 @@ template <template <class> class Kernel, class T>
 void backward(
     Shape s, const T* grad, const T* x, const T* alpha, const T* bases, const T* mixing, T* dx, T* dalpha, T* dmixing, T* dbias) {
   using K = Kernel<T>;
-  K::fill_up(s, true);
+  K::fill_up(s, bases, true);
   typename K::Packed packed(s, bases, mixing, nullptr, true);
   const int64_t threads = threads_for(s.B * s.P);
   std::vector<std::unique_ptr<typename K::Walk>> walks(threads);
