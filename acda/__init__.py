@@ -6,11 +6,12 @@
 torch.Size([1, 128, 32, 32])
 """
 
-from acda import functional
+from acda import cost, functional, layers, models
 from acda.bases import fourier_bessel, multiscale_fourier_bessel
 from acda.convert import convert
 from acda.decompose import decompose_filters
 from acda.layers import AdaptiveConv2d, AtomGenerator, ConversionWarning
+from acda.models import create_model
 
 __version__ = "0.1.0"
 
@@ -19,8 +20,12 @@ __all__ = [
     "AtomGenerator",
     "ConversionWarning",
     "convert",
+    "cost",
+    "create_model",
     "decompose_filters",
     "fourier_bessel",
     "functional",
+    "layers",
+    "models",
     "multiscale_fourier_bessel",
 ]

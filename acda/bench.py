@@ -5,20 +5,19 @@ slow moment hits both; the figure is the ratio of the medians, each in the memor
 """
 
 import json
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acda.environment import peak_megabytes
 from acda.layers import AdaptiveConv2d
 
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -138,21 +137,11 @@ def peak_memory(case: Case, mode: str, contender: str) -> dict[str, float]:
 def report_peak(case: str, mode: str, contender: str, threads: str) -> None:
     """What peak_memory's process does and prints."""
     torch.set_num_threads(int(threads))
-    imported = _peak_megabytes()
+    imported = peak_megabytes()
     made = Case(**json.loads(case))
     layer = CONTENDERS[contender](made).to(memory_format=torch.channels_last).train(mode == "training")
     MODES[mode](layer, made.input().contiguous(memory_format=torch.channels_last))
-    print(json.dumps({"peak": _peak_megabytes(), "imported": imported}))
-
-
-def _peak_megabytes() -> float:
-    try:
-        # Not getrusage: on Linux its figure begins with what the parent process had when it started this one.
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
-    except OSError:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak / (2**20 if sys.platform == "darwin" else 2**10)
+    print(json.dumps({"peak": peak_megabytes(), "imported": imported}))
 
 
 def measure(cases: Iterable[Case], seconds: float, memory: bool) -> Iterator[dict[str, Any]]:

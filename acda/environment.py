@@ -2,7 +2,9 @@
 
 import os
 import platform
+import resource
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,17 @@ def describe() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "vectors": torch.backends.cpu.get_cpu_capability(),
     }
+
+
+def peak_megabytes() -> float:
+    """The most resident memory that this process has had, in MB of 2^20 bytes."""
+    try:
+        # Not getrusage: on Linux its figure begins with what the parent process had when it started this one.
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _commit() -> str:

@@ -51,6 +51,15 @@ class Window(NamedTuple):
             )
         return free[0] // self.stride[0] + 1, free[1] // self.stride[1] + 1
 
+    def tap(self, i: int, j: int, P: int, Q: int) -> tuple[slice, slice]:
+        """The rows and columns of the padded input that tap (i, j) sees at P×Q output pixels.
+
+        >>> Window.of(3, stride=2).tap(0, 1, 4, 5)
+        (slice(0, 7, 2), slice(1, 10, 2))
+        """
+        (sy, sx), (dy, dx) = self.stride, self.dilation
+        return slice(i * dy, i * dy + (P - 1) * sy + 1, sy), slice(j * dx, j * dx + (Q - 1) * sx + 1, sx)
+
     def unpadded(self) -> "Window":
         """The same windows on an input that has been padded already."""
         return self._replace(padding=(0, 0))

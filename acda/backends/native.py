@@ -16,6 +16,20 @@ from torch.utils.flop_counter import register_flop_formula
 from acda.backends.reference import needs_grad
 from acda.window import Window
 
+# Pixel-major: x (B, H, W, C), coefficients (B, P, Q, M, L), result (B, P, Q, O). Without mixing the result is z,
+# channel c·M + m. The planar form has x (B, C, H, W) and result (B, O, P, Q), and no gradient. The numbers are
+# kernel side, stride, padding and dilation (vertical, horizontal), groups. conv2d_tanh is a step of Φ, without gradient.
+_OPERANDS = "Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing"
+_NUMBERS = "int k, int sy, int sx, int py, int px, int dy, int dx, int groups"
+SCHEMAS = {
+    "adaptive_conv2d": f"({_OPERANDS}, Tensor? bias, {_NUMBERS}) -> Tensor",
+    "adaptive_conv2d_backward": f"(Tensor grad, {_OPERANDS}, {_NUMBERS}) -> (Tensor, Tensor, Tensor, Tensor)",
+    "adaptive_conv2d_planar": f"({_OPERANDS.replace('? mixing', ' mixing')}, Tensor? bias, {_NUMBERS}) -> Tensor",
+    "conv2d_tanh": "(Tensor x, Tensor weight, Tensor shift, int sy, int sx, int py, int px) -> Tensor",
+    "vector_bytes": "() -> int",
+    "poison_scratch": "(bool on) -> ()",
+}
+
 MEND = "With torch and a C++ compiler, in a checkout: pip install --no-build-isolation --force-reinstall --no-deps ."
 
 
@@ -44,6 +58,8 @@ def conv2d_tanh(x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int
 
 def why_not(x: Tensor, bases: Tensor | None = None) -> str | None:
     """The reason why the kernel cannot take these tensors, or None when it can."""
+    if x.is_meta:
+        return None  # nothing is computed: the operator as one piece tells shapes and costs
     if MISSING:
         return MISSING
     if x.device.type != "cpu":
@@ -108,12 +124,13 @@ def _load() -> str | None:
         torch.ops.load_library(libraries[0])
     except OSError as error:
         return f"it does not load ({error}). {MEND}"
-    _register()
     return None
 
 
 def _register() -> None:
-    """Tell torch the shapes, the gradients and the multiply-adds of the operators."""
+    """Tell torch the operators, with a kernel behind them or without: schemas, shapes, gradients, multiply-adds."""
+    for name, schema in SCHEMAS.items():
+        torch.library.define(f"acda::{name}", schema)
     forward, backward = torch.ops.acda.adaptive_conv2d, torch.ops.acda.adaptive_conv2d_backward
 
     @torch.library.register_fake("acda::adaptive_conv2d")  # type: ignore[untyped-decorator]
@@ -193,6 +210,7 @@ def _multiply_adds(x: Any, alpha: Any, bases: Any, mixing: Any, channels: int = 
     return int(B * P * Q * (compose + C * M * taps + mix))
 
 
+_register()
 # What is wrong with the kernel of this installation, or None.
 MISSING = _load()
 _said = False

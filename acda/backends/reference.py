@@ -89,13 +89,8 @@ def bases_then_coefficients(x: Tensor, alpha: Tensor, bases: Tensor | None, wind
 
 def sum_over_taps(x: Tensor, filters: Tensor, window: Window) -> Tensor:
     """z[c, m] at a pixel = Σ over the taps of the pixel's own filter. (B, C, M, P, Q)"""
-    (sy, sx), (dy, dx) = window.stride, window.dilation
     P, Q = filters.shape[-2:]
-    views = (
-        x[:, :, i * dy : i * dy + (P - 1) * sy + 1 : sy, j * dx : j * dx + (Q - 1) * sx + 1 : sx]
-        for i in range(window.side)
-        for j in range(window.side)
-    )
+    views = (x[:, :, *window.tap(i, j, P, Q)] for i in range(window.side) for j in range(window.side))
     return _sum_of_products(views, filters.flatten(2, 3).unbind(2))
 
 

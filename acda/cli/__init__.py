@@ -8,6 +8,7 @@ from acda.extras import need
 
 VERBS = {
     "demo": "train the paper's toy pattern detector, an ordinary convolution beside an adaptive one",
+    "cost": "parameters, multiply-adds and memory of a network, whole or layer by layer",
     "bench": "time and memory of the layer beside Conv2d, the unfold way and plain torch",
     "info": "what this installation can do: versions, threads, vector instructions, backends",
 }

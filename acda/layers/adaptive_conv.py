@@ -5,23 +5,21 @@ import warnings
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
 from acda.decompose import decompose_filters
-from acda.functional import adaptive_conv2d, check_alike, check_groups, check_input, like_input, takes_native
-from acda.layers.generator import PADDING_MODES, AtomGenerator
-from acda.window import Pair, Window, kernel_side
+from acda.functional import adaptive_conv2d, like_input, takes_native
+from acda.layers.conv_like import ConvLike, check_counts
+from acda.layers.generator import TANH_POWER, AtomGenerator
+from acda.window import Pair
 
-# E[tanh²(g)] for a standard normal g: the mean square of a coefficient that Φ predicts in train mode, when fresh.
-COEFFICIENT_POWER = 0.394294
 # A relative error in the filters up to here is rounding.
 EXACT = 1e-5
 
 
-class AdaptiveConv2d(nn.Module):
+class AdaptiveConv2d(ConvLike):
     """A convolution whose filter is different at every pixel. Arguments and output size are those of nn.Conv2d.
 
     A small network Φ (`generator`) reads the neighbourhood of each pixel and predicts coefficients α, which blend
@@ -59,14 +57,8 @@ class AdaptiveConv2d(nn.Module):
         bases: str | Tensor | None = "fourier_bessel",
         generator: nn.Module | None = None,
     ) -> None:
-        super().__init__()
-        _check_counts(in_channels=in_channels, out_channels=out_channels, num_atoms=num_atoms)
-        check_groups(in_channels, out_channels, groups)
-        if padding_mode not in PADDING_MODES:
-            raise ValueError(f"padding_mode needs one of {', '.join(PADDING_MODES)}; got {padding_mode!r}.")
-        self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.groups, self.padding_mode = groups, padding_mode
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
+        check_counts(num_atoms=num_atoms)
         self.num_atoms, self.num_bases = num_atoms, num_bases
 
         self._uses_fourier_bessel = isinstance(bases, str)
@@ -83,22 +75,19 @@ class AdaptiveConv2d(nn.Module):
         self._reset_mixing(gain=1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        self._check(x)
+        self.check(x, self.mixing)
         # Φ and the kernel both work fastest in channels_last: change the format once, not twice.
         inner = x.contiguous(memory_format=torch.channels_last) if takes_native(self.backend, x, self.bases) else x
         alpha = self.coefficients(inner)
         if not torch.is_grad_enabled():
             inner = x  # the kernel reads either format: nothing has to keep the copy
-        window = self.window
-        if self.padding_mode != "zeros" and any(window.padding):
-            (py, px) = window.padding
-            inner, window = F.pad(inner, (px, px, py, py), mode=self.padding_mode), window.unpadded()
+        inner, window = self.extended(inner)
         arguments = (inner, alpha, self.bases, self.mixing, self.bias, *window[1:], self.groups, self.backend)
         return like_input(adaptive_conv2d(*arguments), x)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """α, what Φ predicts for every output pixel: (B, M, L, P, Q)."""
-        self._check(x)
+        self.check(x, self.mixing)
         P, Q = self.window.output_size(x.shape[2], x.shape[3])
         M, L = self.num_atoms, self.num_elements
         alpha = self.generator(x)
@@ -229,47 +218,9 @@ class AdaptiveConv2d(nn.Module):
         if isinstance(self.generator, AtomGenerator):
             self.generator.backend = backend
 
-    # Read-only: Φ is built for this geometry, and would not follow a change.
-    @property
-    def kernel_size(self) -> tuple[int, int]:
-        return self.window.side, self.window.side
-
-    @property
-    def stride(self) -> tuple[int, int]:
-        return self.window.stride
-
-    @property
-    def padding(self) -> tuple[int, int]:
-        return self.window.padding
-
-    @property
-    def dilation(self) -> tuple[int, int]:
-        return self.window.dilation
-
     def extra_repr(self) -> str:
-        parts = [
-            f"{self.in_channels}, {self.out_channels}",
-            f"kernel_size={self.kernel_size}",
-            f"stride={self.stride}",
-        ]
-        parts += [f"padding={self.padding}"] if any(self.padding) else []
-        parts += [f"dilation={self.dilation}"] if self.dilation != (1, 1) else []
-        parts += [f"groups={self.groups}"] if self.groups != 1 else []
-        parts += ["bias=False"] if self.bias is None else []
-        parts += [f"padding_mode={self.padding_mode}"] if self.padding_mode != "zeros" else []
-        parts += [
-            f"num_atoms={self.num_atoms}",
-            f"bases={None if self.bases is None else tuple(self.bases.shape)}",
-        ]
-        return ", ".join(parts)
-
-    def _check(self, x: Tensor) -> None:
-        check_input(x)
-        if x.shape[1] != self.in_channels:
-            raise ValueError(
-                f"the input needs {self.in_channels} channels in (B, C, H, W); got {x.shape[1]} in {tuple(x.shape)}."
-            )
-        check_alike(x, **{"the layer": self.mixing})
+        bases = None if self.bases is None else tuple(self.bases.shape)
+        return f"{super().extra_repr()}, num_atoms={self.num_atoms}, bases={bases}"
 
     def _default_generator(self, device: torch.device | str | None, dtype: torch.dtype | None) -> AtomGenerator:
         return AtomGenerator(
@@ -288,7 +239,7 @@ class AdaptiveConv2d(nn.Module):
         # sums M·C/groups responses, each with a variance of E[α²]·Σ‖ψ_l‖².
         fan_in = self.mixing.shape[1] * self.window.side**2
         energy = self.window.side**2 if self.bases is None else float(self.bases.detach().double().square().sum())
-        bound = gain / math.sqrt(self.mixing.shape[1] * self.num_atoms * COEFFICIENT_POWER * energy)
+        bound = gain / math.sqrt(self.mixing.shape[1] * self.num_atoms * TANH_POWER * energy)
         nn.init.uniform_(self.mixing, -bound, bound)
         if self.bias is not None:
             nn.init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
@@ -331,11 +282,3 @@ class ConversionWarning(UserWarning):
 def _as_pair(pair: tuple[int, ...]) -> tuple[int, int]:
     """Conv2d's own attributes are pairs that their type does not tell."""
     return pair[0], pair[1]
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int):
-            raise TypeError(f"{name} needs an int; got {count!r}.")
-        if count < 1:
-            raise ValueError(f"{name} needs to be at least 1; got {count}.")

@@ -5,9 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acda.functional import conv2d_tanh
+from acda.layers.conv_like import check_padding_mode
 from acda.window import Pair, Window, kernel_side
 
-PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+# E[tanh²(g)] for a standard normal g: the mean square of what a fresh Φ predicts in train mode.
+TANH_POWER = 0.394294
 
 
 class AtomGenerator(nn.Module):
@@ -39,8 +41,7 @@ class AtomGenerator(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if padding_mode not in PADDING_MODES:
-            raise ValueError(f"padding_mode needs one of {', '.join(PADDING_MODES)}; got {padding_mode!r}.")
+        check_padding_mode(padding_mode)
         self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
         self.padding_mode = padding_mode
         side = kernel_side(first_kernel)

@@ -10,7 +10,7 @@ from torch import nn
 
 from acda import AdaptiveConv2d, fourier_bessel
 from acda.functional import takes_native
-from acda.layers.adaptive_conv import COEFFICIENT_POWER
+from acda.layers.generator import TANH_POWER
 from tests import naive
 from tests.strategies import Case, cases
 
@@ -154,7 +154,7 @@ def test_gain_scales_the_output():
 
 def test_coefficient_power_is_what_it_says():
     g = torch.randn(4_000_000, dtype=torch.float64)
-    assert torch.tanh(g).square().mean().item() == pytest.approx(COEFFICIENT_POWER, abs=1e-3)
+    assert torch.tanh(g).square().mean().item() == pytest.approx(TANH_POWER, abs=1e-3)
 
 
 @pytest.mark.parametrize("bases", ["fourier_bessel", None])

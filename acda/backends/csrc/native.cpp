@@ -383,24 +383,7 @@ void poison_scratch(bool on) { poison = on; }
 
 }  // namespace
 
-// Pixel-major throughout: x (B, H, W, C), coefficients (B, P, Q, M, L), result (B, P, Q, O). Without mixing the result is z,
-// channel c * M + m. The planar form has x (B, C, H, W) and result (B, O, P, Q), and no gradient. The numbers are kernel
-// side, stride, padding and dilation (vertical, horizontal), groups. conv2d_tanh is a step of the generator, without gradient.
-STABLE_TORCH_LIBRARY(acda, m) {
-  m.def(
-      "adaptive_conv2d(Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing, Tensor? bias, int k, int sy, int sx, "
-      "int py, int px, int dy, int dx, int groups) -> Tensor");
-  m.def(
-      "adaptive_conv2d_backward(Tensor grad, Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing, int k, int sy, "
-      "int sx, int py, int px, int dy, int dx, int groups) -> (Tensor, Tensor, Tensor, Tensor)");
-  m.def(
-      "adaptive_conv2d_planar(Tensor x, Tensor coefficients, Tensor? bases, Tensor mixing, Tensor? bias, int k, int sy, "
-      "int sx, int py, int px, int dy, int dx, int groups) -> Tensor");
-  m.def("conv2d_tanh(Tensor x, Tensor weight, Tensor shift, int sy, int sx, int py, int px) -> Tensor");
-  m.def("vector_bytes() -> int");
-  m.def("poison_scratch(bool on) -> ()");
-}
-
+// The schemas are in acda/backends/native.py.
 STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
   m.impl("adaptive_conv2d", TORCH_BOX(&adaptive_conv2d));
   m.impl("adaptive_conv2d_planar", TORCH_BOX(&adaptive_conv2d_planar));

@@ -1,0 +1,80 @@
+"""acda cost: what a network costs, whole or layer by layer."""
+
+import difflib
+from typing import Any
+
+import torch
+from torch import nn
+
+from acda import cost as counting
+from acda.models import MODELS, create_model
+
+
+def cost(
+    model: str,
+    /,
+    input: str = "3,224,224",
+    batch: int = 1,
+    num_classes: int | None = None,
+    layers: bool = False,
+    time: bool = False,
+) -> None:
+    """Print parameters, multiply-adds and the memory that training keeps; nothing is computed but with --time.
+
+    Args:
+        model: one of acda's networks, or of timm's where it is installed.
+        input: channels, height and width.
+        batch: images at a time.
+        num_classes: outputs of the last layer; the network's own number unless given.
+        layers: one line for each layer, too.
+        time: run it here, and print the median of five inferences and five training steps.
+    """
+    shape = (_positive("--batch", str(batch)), *(_positive("--input", part) for part in input.split(",")))
+    if len(shape) != 4:
+        raise ValueError(f"--input needs channels, height and width, such as 3,224,224; got {input!r}.")
+    network = find_model(model, **({} if num_classes is None else {"num_classes": num_classes}))
+    counted = counting.count(network, shape)
+    print(f"{model}, input {' × '.join(map(str, shape))}\n")
+    print(f"{'':<34} {'kind':<20} {'parameters':>12} {'multiply-adds':>16} {'kept to train':>14}")
+    rows = [("whole network", counted)]
+    if layers:
+        rows += [(name, part) for name, part in counted.layers.items() if _is_a_layer(name, counted)]
+    for name, part in rows:
+        kept = f"{part.kept_bytes / 2**20:,.1f} MB"
+        print(f"{name:<34} {part.kind:<20} {part.parameters:>12,} {part.multiply_adds:>16,} {kept:>14}")
+    if time:
+        for mode, training in (("inference", False), ("training step", True)):
+            taken = counting.seconds(network, shape, training=training)
+            print(f"{mode}: {1e3 * taken:,.1f} ms, {torch.get_num_threads()} threads")
+
+
+def find_model(name: str, **options: Any) -> nn.Module:
+    """One of acda's networks, or of timm's."""
+    if name in MODELS:
+        return create_model(name, **options)
+    try:
+        import timm
+    except ImportError:
+        return create_model(name, **options)  # its error lists the near matches
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, [*MODELS, *timm.list_models()], n=4, cutoff=0.6)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"acda has: {', '.join(MODELS)}."
+        raise ValueError(f"there is no model {name!r}. {hint}")
+    return timm.create_model(name, pretrained=False, **options)
+
+
+def _is_a_layer(name: str, counted: counting.Cost) -> bool:
+    """Modules that do something and consist of nothing else, and adaptive layers whole."""
+    inside = any(other.startswith(name + ".") for other in counted.layers)
+    within_adaptive = any(
+        name.startswith(other + ".") and part.kind.endswith("Conv2d") for other, part in counted.layers.items()
+    )
+    part = counted.layers[name]
+    whole = part.kind.endswith("Conv2d") or not inside
+    return whole and not within_adaptive and bool(part.parameters or part.multiply_adds)
+
+
+def _positive(option: str, text: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise ValueError(f"{option} needs whole numbers of at least 1; got {text!r}.")
+    return int(text)

@@ -1,0 +1,71 @@
+"""Involution: a filter per pixel, shared by the channels of a group (Li et al., CVPR 2021)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acda.functional import like_input, per_pixel_conv2d
+from acda.layers.conv_like import ConvLike
+from acda.window import Pair
+
+
+class Involution2d(ConvLike):
+    """The kernel of a pixel is W₁·relu(norm(W₀·x)) of that pixel alone; it filters, and mixes no channels.
+
+    Arguments as nn.Conv2d's, but in_channels = out_channels, and groups counts the kernels of a pixel: by default one
+    for every 16 channels, as in the paper. Under a stride the pixel is the one at the centre of the window.
+
+    >>> Involution2d(32, 32, 7, padding=3)(torch.randn(1, 32, 9, 8)).shape
+    torch.Size([1, 32, 9, 8])
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair | str = 0,
+        dilation: Pair = 1,
+        groups: int | None = None,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        reduction: int = 4,
+    ) -> None:
+        if in_channels != out_channels:
+            raise ValueError(
+                f"involution keeps the channels: in and out need to be equal; got {in_channels}, {out_channels}."
+            )
+        groups = groups if groups is not None else max(1, in_channels // 16)
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
+        hidden = max(1, in_channels // reduction)
+        self.squeeze = nn.Conv2d(in_channels, hidden, 1, bias=False, device=device, dtype=dtype)
+        self.norm = nn.BatchNorm2d(hidden, device=device, dtype=dtype)
+        self.span = nn.Conv2d(hidden, groups * self.window.side**2, 1, device=device, dtype=dtype)
+        self.register_parameter(
+            "bias", nn.Parameter(torch.zeros(out_channels, device=device, dtype=dtype)) if bias else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check(x, self.span.weight)
+        filters = self.filters(x).flatten(0, 1)[:, None]
+        padded, window = self.extended(x)
+        # The groups as images of their own: all channels of one of them share a filter.
+        separate = padded.unflatten(1, (self.groups, -1)).flatten(0, 1)
+        y = per_pixel_conv2d(separate, filters.to(x.dtype), *window[1:])
+        y = y.unflatten(0, (x.shape[0], self.groups)).flatten(1, 2)
+        return like_input(y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None], x)
+
+    def filters(self, x: Tensor) -> Tensor:
+        """The kernels of every output pixel: (B, groups, k, k, P, Q)."""
+        self.window.output_size(x.shape[2], x.shape[3])
+        # Negative margins crop: what is left begins at the centre of the first window and ends at that of the last.
+        (my, mx) = (p - r for p, r in zip(self.window.padding, self.window.reach, strict=True))
+        centres = F.pad(x, (mx, mx, my, my))[:, :, :: self.stride[0], :: self.stride[1]]
+        k = self.window.side
+        return self.span(self.norm(self.squeeze(centres)).relu()).unflatten(1, (self.groups, k, k))

@@ -1,0 +1,115 @@
+"""Render published.toml and results/*.json into RESULTS.md.
+
+python paper/render.py            # writes RESULTS.md
+python paper/render.py --check    # fails when RESULTS.md is not what the files say
+"""
+
+import argparse
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from acda.files import written_whole
+
+HERE = Path(__file__).parent
+PAGE = HERE / "RESULTS.md"
+HEAD = """# Results, beside the paper's
+
+Rendered by `python paper/render.py` from `published.toml` and `results/*.json`; a test fails when they disagree.
+*published* is what the paper prints, *ours* what was measured or counted here, with the circumstances below each table.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    page = render()
+    if parser.parse_args().check:
+        if not PAGE.exists() or PAGE.read_text() != page:
+            sys.exit(f"{PAGE.name} is not what the files say: run python paper/render.py")
+        return
+    with written_whole(PAGE) as file:
+        file.write_text(page)
+
+
+def render(folder: Path = HERE) -> str:
+    """The whole page, from the files in this folder."""
+    # Numbers stay text, so that they are printed with the digits that the paper prints.
+    tables = tomllib.loads((folder / "published.toml").read_text(), parse_float=str)["tables"]
+    results = {path.name: json.loads(path.read_text()) for path in sorted((folder / "results").glob("*.json"))}
+    known = {table["id"] for table in tables}
+    for name, result in results.items():
+        for row in result["rows"]:
+            if row["table"] not in known:
+                raise ValueError(f"{name}: there is no table {row['table']!r} in published.toml.")
+    return "\n".join([HEAD, *(section(table, results) for table in tables)])
+
+
+def section(table: dict[str, Any], results: dict[str, Any]) -> str:
+    """One table of the paper: what we have beside what it prints, then what it prints and we do not have."""
+    mine = [(name, row) for name, result in results.items() for row in result["rows"] if row["table"] == table["id"]]
+    parts = [f"## {table['title']}\n"]
+    if mine:
+        parts.append("| | | published | ours | difference |\n|---|---|---:|---:|---:|")
+        parts += [compare(row, published_value(table, row)) for _, row in mine]
+        parts.append("")
+    have = {(row["name"], *where(row)) for _, row in mine}
+    rest = [row for row in table["rows"] if any((row[0], *column) not in have for column in table["columns"])]
+    if rest:
+        heads = [", ".join(part for part in column if part) for column in table["columns"]]
+        parts.append(f"| published | {' | '.join(heads)} |\n|---|{'---:|' * len(heads)}")
+        parts += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rest]
+        parts.append("")
+    if "note" in table:
+        parts.append(table["note"] + "\n")
+    for name in dict.fromkeys(name for name, _ in mine):
+        parts.append(circumstances(name, results[name]["circumstances"]) + "\n")
+    return "\n".join(parts)
+
+
+def where(row: dict[str, Any]) -> tuple[str, str]:
+    """The published column that a row belongs to: our seeds are not part of its name."""
+    return re.sub(r", seed \d+$", "", row["dataset"]), row["metric"]
+
+
+def published_value(table: dict[str, Any], row: dict[str, Any]) -> str | None:
+    """What the paper prints there, as text; None where it prints nothing."""
+    for name, *values in table["rows"]:
+        for column, value in zip(table["columns"], values, strict=True):
+            if name == row["name"] and tuple(column) == where(row) and value != "-":
+                return str(value)
+    return None
+
+
+def compare(row: dict[str, Any], published: str | None) -> str:
+    """One line: the difference is ours minus the paper's, in the digits that the paper prints."""
+    label = f"| {row['name']} | {', '.join(part for part in (row['dataset'], row['metric']) if part)} |"
+    value = row["value"]
+    if published is None or not isinstance(value, int | float):
+        ours = value if isinstance(value, str) else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+        return f"{label} {published or '–'} | {ours} | |"
+    digits = len(published.partition(".")[2])
+    difference = round(value, digits) - float(published)
+    sign = "0" if abs(difference) < 0.5 * 10**-digits else f"{difference:+,.{digits}f}"
+    return f"{label} {float(published):,.{digits}f} | {value:,.{digits}f} | {sign} |"
+
+
+def circumstances(name: str, facts: dict[str, Any]) -> str:
+    """Where, when and with what a results file came about, in one line."""
+    seed = facts.get("seeds", facts.get("seed"))
+    parts = [
+        f"`results/{name}`",
+        f"commit {facts['commit']}",
+        f"{facts['machine']}, {facts['threads']} thread{'s' if facts['threads'] != 1 else ''}",
+        f"torch {facts['torch']}",
+        str(facts.get("budget", "")),
+        "" if seed is None else f"seed {', '.join(map(str, seed)) if isinstance(seed, list) else seed}",
+    ]
+    return "<sub>" + "; ".join(part for part in parts if part) + "</sub>"
+
+
+if __name__ == "__main__":
+    main()

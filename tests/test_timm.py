@@ -1,0 +1,113 @@
+"""What timm checks of its own networks, on ours: forward, backward, configurations, features, no-gradient modes."""
+
+import pytest
+import torch
+
+import acda.timm
+from acda import create_model
+
+timm = pytest.importorskip("timm")
+NAMES = list(acda.timm.__all__)
+
+
+def test_the_names_are_registered():
+    assert len(NAMES) == 9
+    assert set(NAMES) <= set(timm.list_models("ad_resnet*"))
+    assert timm.list_models("ad_resnet*", pretrained=True) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forward(name):
+    model = timm.create_model(name, pretrained=False).eval()
+    y = model(torch.randn(1, 3, 64, 64))
+    assert y.shape == (1, 1000)
+    assert not y.isnan().any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_backward_reaches_every_parameter(name):
+    model = timm.create_model(name, num_classes=42).train()
+    y = model(torch.randn(2, 3, 64, 64))
+    y.mean().backward()
+    assert y.shape[-1] == 42
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_configuration_is_true(name):
+    model = timm.create_model(name).eval()
+    config, state = model.default_cfg, model.state_dict()
+    assert config["architecture"] == name
+    assert f"{config['classifier']}.weight" in state
+    assert f"{config['first_conv']}.weight" in state
+    assert model.get_classifier() is model.fc
+    x = torch.randn(1, *config["input_size"])
+    with torch.no_grad():
+        assert model.forward_features(x).shape[2:] == config["pool_size"]
+        assert model.forward_head(model.forward_features(x), pre_logits=True).shape == (1, model.num_features)
+        model.reset_classifier(0)
+        assert model(x).shape == (1, model.num_features)
+        model.reset_classifier(0, "")
+        assert model(x).shape == (1, model.num_features, *config["pool_size"])
+    model.reset_classifier(11)
+    assert model.num_classes == 11
+    assert model.get_classifier().out_features == 11
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_features(name):
+    model = timm.create_model(name, features_only=True).eval()
+    x = torch.randn(1, 3, 96, 96)
+    maps = model(x)
+    assert len(maps) == 5
+    for y, channels, reduction in zip(maps, model.feature_info.channels(), model.feature_info.reduction(), strict=True):
+        assert y.shape == (1, channels, 96 // reduction, 96 // reduction)
+        assert not y.isnan().any()
+    assert [y.shape[1] for y in timm.create_model(name, features_only=True, out_indices=(2, 4))(x)] == [
+        model.feature_info.channels()[i] for i in (2, 4)
+    ]
+
+
+def test_intermediates():
+    model, x = timm.create_model("ad_resnet_s").eval(), torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        last, maps = model.forward_intermediates(x)
+        torch.testing.assert_close(last, model.forward_features(x))
+        assert [y.shape[1] for y in maps] == [64, 64, 128, 256, 512]
+        two = model.forward_intermediates(x, indices=[0, -3], intermediates_only=True, stop_early=True)
+        torch.testing.assert_close(two, [maps[0], maps[2]])
+        torch.testing.assert_close(model.forward_intermediates(x, indices=2)[1], maps[3:])
+    with pytest.raises(ValueError, match="indices needs some of the five maps"):
+        model.forward_intermediates(x, indices=[7])
+    getter = timm.create_model("ad_resnet_s", features_only=True, feature_cls="getter", out_indices=(1, 3)).eval()
+    assert [y.shape[1] for y in getter(x)] == [64, 256]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", ["ad_resnet_s", "ad_resnet_m_conv"])
+def test_without_gradients(name, mode):
+    model, x = timm.create_model(name, num_classes=5).eval(), torch.randn(2, 3, 64, 64)
+    expected = model(x).detach()
+    with mode():
+        y = model(x)
+    torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4)
+    assert not y.requires_grad
+
+
+def test_other_inputs_and_the_same_weights():
+    ours = create_model("ad_resnet_s", num_classes=5, in_chans=1)
+    theirs = timm.create_model("ad_resnet_s", num_classes=5, in_chans=1)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 1, 64, 64)
+    torch.testing.assert_close(theirs.eval()(x), ours.eval()(x))
+
+
+def test_layer_wise_learning_rates_know_the_depths():
+    from timm.models import group_parameters
+
+    model = timm.create_model("ad_resnet_s")
+    groups = group_parameters(model, model.group_matcher(coarse=False))
+    names = [name for group in groups.values() for name in group]
+    assert sorted(names) == sorted(name for name, _ in model.named_parameters())
+    assert len(groups) == 1 + 8 + 1
