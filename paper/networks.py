@@ -25,7 +25,7 @@ TIMM = {
     "ResNet-34": "resnet34",
     "ResNet-50": "resnet50",
     "MobileNet-V3 small": "mobilenetv3_small_100",
-    "CondConv-EfficientNet": "tf_efficientnet_cc_b0_8e",
+    "CondConv-EfficientNet": "tf_efficientnet_cc_b0_4e",
 }
 
 

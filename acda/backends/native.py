@@ -18,7 +18,7 @@ from acda.window import Window
 
 # Pixel-major: x (B, H, W, C), coefficients (B, P, Q, M, L), result (B, P, Q, O). Without mixing the result is z,
 # channel c·M + m. The planar form has x (B, C, H, W) and result (B, O, P, Q), and no gradient. The numbers are
-# kernel side, stride, padding and dilation (vertical, horizontal), groups. conv2d_tanh is a step of Φ, without gradient.
+# kernel side, stride, padding and dilation (vertical, horizontal), groups. conv2d_tanh: a step of Φ, without gradient.
 _OPERANDS = "Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing"
 _NUMBERS = "int k, int sy, int sx, int py, int px, int dy, int dx, int groups"
 SCHEMAS = {
