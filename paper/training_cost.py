@@ -126,7 +126,7 @@ def refused() -> list[dict[str, Any]]:
     common = {"table": "training", "dataset": "Ad-ResNet-s", "name": "DFN"}
     return [
         {**common, "metric": "parameters, M", "value": parameters / 1e6},
-        {**common, "metric": "memory, GB", "value": f"refused: {needed / 2**30:.1f} for the filters alone"},
+        {**common, "metric": "memory, GB", "value": f"refused: {needed / 2**30:.1f} for filters and their gradients"},
     ]
 
 
