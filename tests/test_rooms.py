@@ -17,12 +17,14 @@ ORDER = [
     ["__main__"],
     ["cli"],
     ["__init__"],
+    ["recipes", "training"],
+    ["tasks"],
     ["convert", "bench", "cost", "timm"],
     ["models", "data"],
     ["layers"],
     ["functional"],
     ["backends", "decompose"],
-    ["bases", "window", "environment", "extras", "files"],
+    ["bases", "window", "environment", "extras", "files", "recipe"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 

@@ -8,6 +8,9 @@ from acda.extras import need
 
 VERBS = {
     "demo": "train the paper's toy pattern detector, an ordinary convolution beside an adaptive one",
+    "train": "train a network by a recipe",
+    "evaluate": "score a run or its weights again",
+    "recipes": "list the recipes, or show one",
     "cost": "parameters, multiply-adds and memory of a network, whole or layer by layer",
     "bench": "time and memory of the layer beside Conv2d, the unfold way and plain torch",
     "info": "what this installation can do: versions, threads, vector instructions, backends",
@@ -32,8 +35,11 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         tyro = need("tyro", "cli")
-        run = getattr(importlib.import_module(f"acda.cli.{verb}"), verb)
-        tyro.cli(run, args=rest, prog=f"acda {verb}")
+        module = importlib.import_module(f"acda.cli.{verb}")
+        if hasattr(module, "run"):  # a verb whose options depend on its first argument
+            module.run(rest)
+        else:
+            tyro.cli(getattr(module, verb), args=rest, prog=f"acda {verb}")
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"acda {verb}: {error}", file=sys.stderr)
         return 1

@@ -55,4 +55,9 @@ class LeNet(nn.Module):
         return logits
 
 
-LENETS: dict[str, Callable[..., LeNet]] = {"lenet": LeNet, "lenet_acda": partial(LeNet, conv=AdaptiveConv2d)}
+# Φ makes lenet_acda sixty times the multiply-adds of lenet; lenet_wide spends the same on width.
+LENETS: dict[str, Callable[..., LeNet]] = {
+    "lenet": LeNet,
+    "lenet_acda": partial(LeNet, conv=AdaptiveConv2d),
+    "lenet_wide": partial(LeNet, widths=(65, 174), linear=(1305, 914)),
+}

@@ -1,0 +1,17 @@
+"""acda evaluate: score a run again."""
+
+from pathlib import Path
+
+
+def evaluate(run: Path, /, data: Path) -> None:
+    """Score a network on the test images of a folder, and print the metrics.
+
+    Args:
+        run: folder of a run, or its weights.safetensors with recipe.json beside it.
+        data: folder of the dataset.
+    """
+    from acda import training
+
+    scores = training.evaluate(run, data)
+    for name, value in scores.items():
+        print(f"{name:<16} {value:>12,.4f}" if name != "images" else f"{name:<16} {value:>12,.0f}")

@@ -1,0 +1,40 @@
+"""acda train: run a recipe."""
+
+import dataclasses
+from typing import Annotated, Any
+
+from acda.extras import need
+from acda.recipe import Recipe
+from acda.recipes import find_recipe
+
+
+def run(arguments: list[str]) -> None:
+    """`acda train RECIPE [--settings]`: the settings of the recipe and of the run, from their dataclasses."""
+    tyro = need("tyro", "cli")
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        print("usage: acda train RECIPE [--data DIR] [settings]\n\n`acda recipes` lists the recipes; ", end="")
+        print("`acda train RECIPE --help` tells the settings of one.")
+        return
+    function = find_recipe(name)
+    from acda.training import Run, fit
+
+    default = function()
+    flat = tyro.conf.OmitArgPrefixes
+
+    def train(recipe: Any, run: Any) -> None:
+        scores = fit(recipe, name, run)
+        print(", ".join(f"{key} {value}" for key, value in scores.items()))
+
+    train.__annotations__ = {
+        "recipe": Annotated[type(default), flat],
+        "run": Annotated[Run, flat],
+        "return": None,
+    }
+    train.__doc__ = function.__doc__
+    train.__defaults__ = (default, Run())
+    tyro.cli(train, args=rest, prog=f"acda train {name}")
+
+
+def describe_recipe(recipe: Recipe) -> str:
+    return "\n".join(f"{field.name:<16} {getattr(recipe, field.name)}" for field in dataclasses.fields(recipe))

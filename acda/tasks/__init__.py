@@ -1,0 +1,1 @@
+"""What is learned: loss, metrics and the Lightning module of each task."""

@@ -1,0 +1,132 @@
+"""What all tasks share: optimiser and schedule, seeding, exact sums over test images in any number of processes."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acda.extras import need
+from acda.recipe import Recipe
+
+need("pytorch_lightning", "train")
+import pytorch_lightning  # noqa: E402  after need, which names the extra where it is missing
+
+
+class Task(pytorch_lightning.LightningModule):
+    """A network and a recipe; a subclass says what the loss is, what is summed in testing, where data come from."""
+
+    # What test_sums returns, and which of it decides the best checkpoint; lower is better.
+    metrics: tuple[str, ...]
+    monitored: str
+    statistics: Tensor
+
+    def __init__(self, recipe: Recipe, model: nn.Module) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.model = model
+        # Mean and deviation of the training images: a network is worth nothing without them.
+        self.register_buffer("statistics", torch.tensor([[0.0] * 3, [1.0] * 3]))
+        # What a reader of the weights needs to know besides the recipe.
+        self.facts: dict[str, str] = {}
+        self._sums: dict[str, Tensor] = {}
+        self._losses: list[Tensor] = []
+
+    def loss(self, batch: Any) -> Tensor:
+        """Of a training batch, averaged over its images."""
+        raise NotImplementedError
+
+    def test_sums(self, batch: Any) -> dict[str, Tensor]:
+        """Metrics summed over the images of a test batch."""
+        raise NotImplementedError
+
+    def train_loader(self, rank: int, world: int) -> Any:
+        raise NotImplementedError
+
+    def test_loader(self, rank: int, world: int) -> Any:
+        raise NotImplementedError
+
+    def train_dataloader(self) -> Any:
+        return self.train_loader(self.trainer.global_rank, self.trainer.world_size)
+
+    def val_dataloader(self) -> Any:
+        return self.test_loader(self.trainer.global_rank, self.trainer.world_size)
+
+    def on_train_epoch_start(self) -> None:
+        # Everything random in an epoch follows from its number: a run that was stopped goes on as if it were not.
+        loader: Any = self.trainer.train_dataloader
+        loader.batches.set_epoch(self.current_epoch)
+        torch.manual_seed(1_000_003 * self.recipe.seed + 1_009 * self.current_epoch + self.trainer.global_rank)
+        if self.recipe.frozen_norm:
+            for module in self.model.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        loss = self.loss(batch)
+        self._losses.append(loss.detach())
+        self.log("loss now", loss, prog_bar=True, batch_size=1)
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        # A process without test images takes part in the sum all the same.
+        self._sums = {
+            name: torch.zeros((), dtype=torch.float64, device=self.device) for name in ("images", *self.metrics)
+        }
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        sums = {"images": torch.tensor(len(batch[0]), device=self.device), **self.test_sums(batch)}
+        for name, value in sums.items():
+            self._sums[name] = self._sums[name] + value
+
+    def on_validation_epoch_end(self) -> None:
+        # Sums, not averages, meet here: a process with fewer images does not count for more.
+        total = self._over_all_processes(self._sums)
+        images = total.pop("images")
+        if self._losses:
+            trained = self._over_all_processes(
+                {"loss": torch.stack(self._losses).double().sum(), "steps": self._steps()}
+            )
+            self.log("train loss", trained["loss"] / trained["steps"])
+        for name, value in total.items():
+            self.log(name, value / images, prog_bar=name == self.monitored)
+        self.log("images", images)
+        self._sums, self._losses = {}, []
+
+    def _steps(self) -> Tensor:
+        return torch.tensor(float(len(self._losses)), dtype=torch.float64, device=self.device)
+
+    def _over_all_processes(self, sums: dict[str, Tensor]) -> dict[str, float]:
+        names, values = sorted(sums), torch.stack([sums[name].double() for name in sorted(sums)])
+        if self.trainer.world_size > 1:
+            torch.distributed.all_reduce(values)
+        return dict(zip(names, values.tolist(), strict=True))
+
+    def configure_optimizers(self) -> Any:
+        decayed = [p for p in self.model.parameters() if p.ndim > 1]
+        rest = [p for p in self.model.parameters() if p.ndim <= 1]
+        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": rest, "weight_decay": 0.0}]
+        rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
+        if self.recipe.optimiser == "sgd":
+            optimiser: torch.optim.Optimizer = torch.optim.SGD(
+                groups, rate, momentum=0.9, nesterov=True, weight_decay=decay
+            )
+        else:
+            optimiser = torch.optim.AdamW(groups, rate, weight_decay=decay)
+        steps = int(self.trainer.estimated_stepping_batches)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimiser, lambda step: rate_at(step, steps, self.recipe.warmup_steps)
+        )
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def rate_at(step: int, steps: int, warmup: int) -> float:
+    """The learning rate at a step, as a part of its highest: a rise in even steps, a cosine down to zero.
+
+    >>> [round(rate_at(step, 10, 2), 3) for step in (0, 1, 2, 6, 10)]
+    [0.5, 1.0, 1.0, 0.5, 0.0]
+    """
+    warmup = min(warmup, steps // 2)
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))

@@ -1,0 +1,241 @@
+"""fit(recipe): the Lightning Trainer, set up; a run is a folder that says all about itself and can be resumed.
+
+runs/NAME/ has recipe.json, log.txt, TensorBoard events, checkpoints/last.ckpt and best.ckpt, scores.json with every
+epoch's, curves.png, and when it is done weights.safetensors.
+"""
+
+import json
+import logging
+import sys
+import time
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from acda.environment import describe
+from acda.extras import need
+from acda.files import written_whole
+from acda.recipe import Recipe
+from acda.tasks.classification import Classification, ClassificationTask
+from acda.tasks.task import Task
+
+need("pytorch_lightning", "train")
+from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO  # noqa: E402  after need
+from pytorch_lightning import Callback, Trainer, seed_everything  # noqa: E402
+from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar  # noqa: E402
+from pytorch_lightning.loggers import TensorBoardLogger  # noqa: E402
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Where and on what a recipe is run: none of it decides the result."""
+
+    out: Path | None = None
+    """folder of the run; runs/RECIPE unless given"""
+    resume: bool = False
+    """go on where the run in that folder stopped"""
+    accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
+    """what to compute on"""
+    devices: int = 1
+    """processes on this machine, one for each GPU, or for a share of the CPU"""
+    nodes: int = 1
+    """machines, each started with the same command by torchrun or SLURM"""
+    precision: Literal["32-true", "16-mixed", "bf16-mixed", "64-true"] = "32-true"
+    """number format"""
+    sync_batchnorm: bool = False
+    """normalise over the batches of all processes together; GPUs only"""
+    threads: int | None = None
+    """that each process may use on a CPU"""
+
+
+def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
+    """Train as the recipe says, and return the last epoch's scores, which are in scores.json too."""
+    folder = run.out or Path("runs", name)
+    checkpoint = _prepare(folder, recipe, run)
+    if run.threads:
+        torch.set_num_threads(run.threads)
+    _quieten()
+    seed_everything(recipe.seed, verbose=False)
+    task = task_of(recipe)
+    history = History(folder, name, recipe)
+    callbacks: list[Callback] = [history, *_checkpoints(folder, task.monitored)]
+    if sys.stderr.isatty():
+        callbacks.append(TQDMProgressBar())
+    trainer = Trainer(
+        accelerator=run.accelerator,
+        devices=run.devices,
+        num_nodes=run.nodes,
+        strategy="ddp" if run.devices * run.nodes > 1 else "auto",
+        precision=run.precision,
+        sync_batchnorm=run.sync_batchnorm,
+        max_epochs=recipe.epochs,
+        logger=TensorBoardLogger(folder, name="", version=""),
+        callbacks=callbacks,
+        plugins=[WholeFiles()],
+        enable_progress_bar=sys.stderr.isatty(),
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        log_every_n_steps=20,
+        use_distributed_sampler=False,
+        deterministic="warn",
+    )
+    trainer.fit(task, ckpt_path=checkpoint, weights_only=True)
+    if trainer.interrupted:
+        raise KeyboardInterrupt
+    if trainer.is_global_zero:
+        save_weights(task, folder / "weights.safetensors")
+        draw_curves(history.epochs, task.monitored, folder / "curves.png")
+    return history.epochs[-1]
+
+
+def task_of(recipe: Recipe) -> Task:
+    """The Lightning module of a recipe, with its data."""
+    if isinstance(recipe, Classification):
+        return ClassificationTask.of(recipe)
+    raise TypeError(f"there is no task for a recipe of type {type(recipe).__name__}.")
+
+
+def _quieten() -> None:
+    """Lightning's advice and advertisements are not about this run."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+        warnings.filterwarnings("ignore", module=name)
+
+
+def _prepare(folder: Path, recipe: Recipe, run: Run) -> Path | None:
+    """Make the run's folder, or check that it holds the run to go on with; returns the checkpoint."""
+    if run.sync_batchnorm and not torch.cuda.is_available():
+        raise ValueError("--sync-batchnorm needs GPUs: torch's SyncBatchNorm does not run on CPUs.")
+    description, last = folder / "recipe.json", folder / "checkpoints" / "last.ckpt"
+    if run.resume:
+        if not description.exists():
+            raise ValueError(
+                f"{folder} has no run to resume (recipe.json is missing). Leave --resume out to start one."
+            )
+        if description.read_text() != recipe.to_json():
+            raise ValueError(
+                f"{description} is of another recipe: a run is resumed with the settings that it was started with."
+            )
+        return last if last.exists() else None
+    # Another process of the same run may have made it a moment ago.
+    if last.exists():
+        raise ValueError(f"{folder} has a run already. Pass --resume to go on with it, or another --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with written_whole(description) as file:
+        file.write_text(recipe.to_json())
+    return None
+
+
+def _checkpoints(folder: Path, monitored: str) -> list[ModelCheckpoint]:
+    """After every epoch the last one, and the best so far."""
+    common: dict[str, Any] = {"dirpath": folder / "checkpoints", "save_top_k": 1, "enable_version_counter": False}
+    return [
+        ModelCheckpoint(filename="best", monitor=monitored, mode="min", **common),
+        ModelCheckpoint(filename="last", **common),
+    ]
+
+
+class WholeFiles(TorchCheckpointIO):
+    """A checkpoint takes the place of the last one when it is complete, and is read without unpickling objects."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        with written_whole(Path(path)) as file:
+            torch.save(checkpoint, file)
+
+    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+        loaded: dict[str, Any] = torch.load(path, map_location=map_location, weights_only=True)
+        return loaded
+
+
+class History(Callback):
+    """The scores of every epoch: in scores.json and log.txt, and where there is no bar, as a plain line."""
+
+    def __init__(self, folder: Path, name: str, recipe: Recipe) -> None:
+        self.folder, self.name, self.recipe = folder, name, recipe
+        self.epochs: list[dict[str, Any]] = []
+        self.begun = time.monotonic()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epochs": self.epochs}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epochs = list(state["epochs"])
+
+    def on_train_epoch_start(self, trainer: Trainer, module: Any) -> None:
+        self.begun = time.monotonic()
+
+    def on_validation_end(self, trainer: Trainer, module: Any) -> None:
+        # Before the checkpoint of the epoch, which holds it too.
+        scores = {k: round(float(v), 6) for k, v in trainer.callback_metrics.items() if k != "loss now"}
+        seconds = round(time.monotonic() - self.begun, 1)
+        self.epochs.append({"epoch": trainer.current_epoch + 1, **scores, "seconds": seconds})
+        if not trainer.is_global_zero:
+            return
+        with written_whole(self.folder / "scores.json") as file:
+            facts = {**describe(), "processes": trainer.world_size}
+            file.write_text(json.dumps({"epochs": self.epochs, "circumstances": facts}, indent=1) + "\n")
+        shown = ", ".join(f"{k} {v:.4g}" for k, v in scores.items() if k != "images")
+        line = f"{self.name} epoch {trainer.current_epoch + 1}/{trainer.max_epochs}: {shown}, {seconds:.0f} s"
+        with (self.folder / "log.txt").open("a") as log:
+            log.write(line + "\n")
+        if not sys.stderr.isatty():
+            print(line, flush=True)
+
+
+def save_weights(task: Task, path: Path) -> None:
+    """The network and the statistics of its training images."""
+    tensors = {k: v.contiguous().cpu() for k, v in task.state_dict().items()}
+    with written_whole(path) as file:
+        need("safetensors.torch", "train").save_file(tensors, file, metadata=task.facts)
+
+
+def evaluate(path: Path, data: Path) -> dict[str, float]:
+    """Score the network of a run, or of its weights.safetensors, on the test images of a folder."""
+    folder = path if path.is_dir() else path.parent
+    weights = folder / "weights.safetensors" if path.is_dir() else path
+    for needed in (folder / "recipe.json", weights):
+        if not needed.exists():
+            raise ValueError(f"{needed} is missing: a run that is complete has recipe.json and weights.safetensors.")
+    recipe = replace(Classification.from_json((folder / "recipe.json").read_text()), data=data)
+    tensors, facts = _read_weights(weights)
+    _quieten()
+    task = ClassificationTask.for_evaluation(recipe, facts)
+    try:
+        task.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(
+            f"{weights} are not the weights of {recipe.model}: {str(error).splitlines()[-1].strip()}"
+        ) from error
+    trainer = Trainer(accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_checkpointing=False)
+    (scores,) = trainer.validate(task, verbose=False)
+    return {name: round(value, 6) for name, value in scores.items()}
+
+
+def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and facts of a safetensors file, which holds nothing else."""
+    safetensors = need("safetensors", "train")
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read as safetensors ({error}).") from error
+
+
+def draw_curves(epochs: list[dict[str, Any]], monitored: str, path: Path) -> None:
+    """The monitored metric and the losses over the epochs."""
+    figure = need("matplotlib.figure", "train").Figure(figsize=(9, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    numbers = [e["epoch"] for e in epochs]
+    left.plot(numbers, [e[monitored] for e in epochs], color="#414487")
+    left.set(xlabel="epoch", ylabel=f"{monitored}, test", title=f"{monitored}: {epochs[-1][monitored]:.4g} at the end")
+    for key, colour in (("train loss", "#7ad151"), ("loss", "#414487")):
+        if key in epochs[-1]:
+            right.plot(numbers, [e.get(key) for e in epochs], color=colour, label="test loss" if key == "loss" else key)
+    right.set(xlabel="epoch", ylabel="loss")
+    right.legend()
+    with written_whole(path) as file:
+        figure.savefig(file, dpi=110)

@@ -1,0 +1,213 @@
+"""Runs: what they write, that they resume to the same weights, that processes share the work exactly."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from acda.cli import main
+from acda.recipe import Recipe
+from acda.tasks.classification import Classification
+from acda.training import Run, evaluate, fit
+
+CLASSES = ("dark", "light", "noisy")
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory) -> Path:
+    """Three classes that can be told apart, 32×32: 20 a class to learn from, 7 to test."""
+    folder, generator = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    for split, count in (("train", 20), ("test", 7)):
+        for label, name in enumerate(CLASSES):
+            (folder / split / name).mkdir(parents=True)
+            for i in range(count):
+                level, spread = ((60, 5), (180, 5), (120, 60))[label]
+                image = generator.normal(level, spread, (32, 32, 3)).clip(0, 255).astype(np.uint8)
+                Image.fromarray(image).save(folder / split / name / f"{i}.png")
+    return folder
+
+
+@pytest.fixture
+def recipe(pictures) -> Classification:
+    return Classification(model="lenet", epochs=3, data=pictures, batch_size=10, learning_rate=0.02, warmup_steps=2)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "weights.safetensors")
+
+
+def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], tolerance: float = 0) -> None:
+    assert set(a) == set(b)
+    for name in a:
+        torch.testing.assert_close(a[name], b[name], rtol=0, atol=tolerance, msg=name)
+
+
+def test_a_run_writes_what_it_says(recipe, tmp_path):
+    scores = fit(replace(recipe, epochs=12), "try", Run(out=tmp_path / "run", accelerator="cpu"))
+    run = tmp_path / "run"
+    assert {p.name for p in run.iterdir()} >= {
+        "recipe.json",
+        "log.txt",
+        "scores.json",
+        "checkpoints",
+        "curves.png",
+        "weights.safetensors",
+    }
+    assert list(run.glob("events.out.tfevents*"))
+    assert {p.name for p in (run / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
+    assert Classification.from_json((run / "recipe.json").read_text()) == replace(recipe, epochs=12)
+    history = json.loads((run / "scores.json").read_text())
+    assert [e["epoch"] for e in history["epochs"]] == list(range(1, 13))
+    assert history["epochs"][-1] == scores
+    assert scores["images"] == 21
+    assert scores["error"] < 20
+    assert len((run / "log.txt").read_text().splitlines()) == 12
+    state = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    assert state["epoch"] == 11
+
+
+@pytest.mark.parametrize("model", ["lenet", "lenet_acda"])
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, model, monkeypatch):
+    recipe = replace(recipe, model=model)
+    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+
+    class Stop(Exception):
+        pass
+
+    from acda.tasks.classification import ClassificationTask
+
+    original, steps = ClassificationTask.training_step, []
+
+    def stops(self, batch, index):
+        steps.append(index)
+        if len(steps) == 10:  # in the middle of the second epoch
+            raise Stop
+        return original(self, batch, index)
+
+    monkeypatch.setattr(ClassificationTask, "training_step", stops)
+    with pytest.raises(Stop):
+        fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
+    monkeypatch.undo()
+    assert not (tmp_path / "parts" / "weights.safetensors").exists()
+    fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
+    assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+    scores = [json.loads((tmp_path / n / "scores.json").read_text())["epochs"] for n in ("parts", "whole")]
+    for a, b in zip(*scores, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
+def command(recipe: Classification, out: Path, *more: str) -> list[str]:
+    settings = ["--data", str(recipe.data), "--epochs", str(recipe.epochs), "--batch-size", str(recipe.batch_size)]
+    settings += ["--learning-rate", str(recipe.learning_rate), "--warmup-steps", str(recipe.warmup_steps)]
+    settings += ["--accelerator", "cpu", "--threads", "1", "--out", str(out), *more]
+    return [sys.executable, "-m", "acda", "train", "cifar10_lenet", *settings]
+
+
+def test_sigkill_at_any_moment(recipe, tmp_path):
+    recipe = replace(recipe, epochs=40)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    subprocess.run(command(recipe, whole), check=True, capture_output=True)
+    process = subprocess.Popen(command(recipe, parts), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    last = parts / "checkpoints" / "last.ckpt"
+    deadline = time.monotonic() + 120
+    while not last.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    torch.load(last, weights_only=True)
+    assert not (parts / "weights.safetensors").exists()
+    subprocess.run(command(recipe, parts, "--resume"), check=True, capture_output=True)
+    assert_same(weights(parts), weights(whole))
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "tolerance"), [("lenet", "32-true", 1e-6), ("lenet_acda", "64-true", 1e-12)]
+)
+def test_two_processes_are_one_with_twice_the_batch(recipe, tmp_path, model, precision, tolerance):
+    """21 test images in two processes: 11 and 10, each counted once. In 32 bits LeNet + ACDA's sums differ by 3e-6."""
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    options = ["--margin", "0", "--model", model, "--frozen-norm", "--precision", precision]
+    subprocess.run(command(replace(recipe, batch_size=20), alone, *options), check=True, capture_output=True)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "MASTER", "NODE"))}
+    result = subprocess.run(
+        command(recipe, together, *options, "--devices", "2"), capture_output=True, text=True, env=environment
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert_same(weights(together), weights(alone), tolerance=tolerance)
+    first, second = (json.loads((f / "scores.json").read_text())["epochs"] for f in (alone, together))
+    for a, b in zip(first, second, strict=True):
+        assert a["images"] == b["images"] == 21
+        assert a["error"] == pytest.approx(b["error"], abs=1e-4)
+        assert a["train loss"] == pytest.approx(b["train loss"], abs=1e-5)
+
+
+def test_evaluation_gives_the_last_epochs_scores(recipe, tmp_path, capsys):
+    run = tmp_path / "run"
+    scores = fit(recipe, "try", Run(out=run, accelerator="cpu"))
+    for target in (run, run / "weights.safetensors"):
+        again = evaluate(target, recipe.data)
+        assert again == {key: scores[key] for key in again}
+    # Only the test images are needed.
+    shutil.copytree(recipe.data / "test", tmp_path / "elsewhere" / "test")
+    assert main(["evaluate", str(run), "--data", str(tmp_path / "elsewhere")]) == 0
+    assert "error" in capsys.readouterr().out
+    assert main(["evaluate", str(tmp_path), "--data", str(recipe.data)]) == 1
+    assert "recipe.json" in capsys.readouterr().err
+
+
+def test_weights_are_for_their_network(recipe, tmp_path):
+    run = tmp_path / "run"
+    fit(replace(recipe, epochs=1), "try", Run(out=run, accelerator="cpu"))
+    (run / "recipe.json").write_text(replace(recipe, model="lenet_wide").to_json())
+    with pytest.raises(ValueError, match="are not the weights of lenet_wide"):
+        evaluate(run, recipe.data)
+    (run / "weights.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="cannot be read"):
+        evaluate(run, recipe.data)
+
+
+def test_what_cannot_be_run_is_refused(recipe, tmp_path):
+    with pytest.raises(ValueError, match="has no run to resume"):
+        fit(recipe, "x", Run(out=tmp_path / "none", resume=True))
+    with pytest.raises(ValueError, match="SyncBatchNorm does not run on CPUs"):
+        fit(recipe, "x", Run(out=tmp_path / "none", sync_batchnorm=True))
+    fit(replace(recipe, epochs=1), "x", Run(out=tmp_path / "run", accelerator="cpu"))
+    with pytest.raises(ValueError, match="has a run already"):
+        fit(recipe, "x", Run(out=tmp_path / "run", accelerator="cpu"))
+    with pytest.raises(ValueError, match="is of another recipe"):
+        fit(recipe, "x", Run(out=tmp_path / "run", accelerator="cpu", resume=True))
+    with pytest.raises(ValueError, match="fewer than one batch"):
+        fit(replace(recipe, batch_size=100), "x", Run(out=tmp_path / "large", accelerator="cpu"))
+
+
+def test_recipes_are_values():
+    recipe = Classification(model="lenet", epochs=3, data=Path("a/b"))
+    assert Classification.from_json(recipe.to_json()) == recipe
+    with pytest.raises(ValueError, match="does not know: \\['colour'\\]"):
+        Classification.from_json(recipe.to_json().replace('"seed"', '"colour": 1, "seed"'))
+    with pytest.raises(ValueError, match="not a recipe of the task Recipe"):
+        Recipe.from_json(recipe.to_json())
+    with pytest.raises(ValueError, match="epochs needs to be at least 1"):
+        replace(recipe, epochs=0)
+
+
+def test_the_command_line_lists_and_refuses(capsys, tmp_path):
+    assert main(["recipes"]) == 0
+    assert "cifar10_lenet_acda       LeNet with both convolutions adaptive" in capsys.readouterr().out
+    assert main(["recipes", "--show", "cifar10_lenet"]) == 0
+    assert "learning_rate" in capsys.readouterr().out
+    assert main(["train", "cifar10_lenett"]) == 1
+    assert "Did you mean cifar10_lenet" in capsys.readouterr().err
+    assert main(["train", "cifar10_lenet", "--data", str(tmp_path)]) == 1
+    assert "needs the folders train and test" in capsys.readouterr().err
