@@ -6,7 +6,9 @@ epoch's, curves.png, and when it is done weights.safetensors.
 
 import json
 import logging
+import signal
 import sys
+import threading
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -62,7 +64,7 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     seed_everything(recipe.seed, verbose=False)
     task = task_of(recipe)
     history = History(folder, name, recipe)
-    callbacks: list[Callback] = [history, *_checkpoints(folder, task.monitored)]
+    callbacks: list[Callback] = [history, StopAfterSaving(folder), *_checkpoints(folder, task.monitored)]
     if sys.stderr.isatty():
         callbacks.append(TQDMProgressBar())
     trainer = Trainer(
@@ -83,9 +85,10 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
         use_distributed_sampler=False,
         deterministic="warn",
     )
-    trainer.fit(task, ckpt_path=checkpoint, weights_only=True)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
+    try:
+        trainer.fit(task, ckpt_path=checkpoint, weights_only=True)
+    except Stopped:
+        raise KeyboardInterrupt from None
     if trainer.is_global_zero:
         save_weights(task, folder / "weights.safetensors")
         draw_curves(history.epochs, task.monitored, folder / "curves.png")
@@ -149,6 +152,43 @@ class WholeFiles(TorchCheckpointIO):
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         loaded: dict[str, Any] = torch.load(path, map_location=map_location, weights_only=True)
         return loaded
+
+
+class Stopped(Exception):
+    """The run was asked to stop, and has saved."""
+
+
+class StopAfterSaving(Callback):
+    """Ctrl-C ends a run after the step that it is in, with a checkpoint of it; a second one ends it at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.last, self.asked = folder / "checkpoints" / "last.ckpt", False
+
+    def on_train_start(self, trainer: Trainer, module: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.before = signal.signal(signal.SIGINT, self._ask)
+
+    def teardown(self, trainer: Trainer, module: Any, stage: str) -> None:
+        if threading.current_thread() is threading.main_thread() and hasattr(self, "before"):
+            signal.signal(signal.SIGINT, self.before)
+
+    def _ask(self, number: int, frame: Any) -> None:
+        self.asked = True
+        signal.signal(signal.SIGINT, self.before)
+        print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr)
+
+    def on_train_batch_end(self, trainer: Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
+        # After the last step of an epoch come its test and its checkpoint: it stops after them.
+        if not trainer.is_last_batch and self._any_asked(trainer):
+            trainer.save_checkpoint(self.last)
+            raise Stopped
+
+    def on_train_epoch_start(self, trainer: Trainer, module: Any) -> None:
+        if self._any_asked(trainer):
+            raise Stopped
+
+    def _any_asked(self, trainer: Trainer) -> bool:
+        return bool(trainer.strategy.reduce_boolean_decision(self.asked, all=False))
 
 
 class History(Callback):

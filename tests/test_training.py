@@ -107,6 +107,32 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, mo
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
+@pytest.mark.parametrize("step", [1, 8, 12])
+def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, monkeypatch, step):
+    """In the first epoch, in the middle of the second, at its very end."""
+    from acda.tasks.classification import ClassificationTask
+
+    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    original, steps = ClassificationTask.training_step, []
+
+    def interrupted(self, batch, index):
+        steps.append(index)
+        if len(steps) == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, batch, index)
+
+    monkeypatch.setattr(ClassificationTask, "training_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
+    assert len(steps) == step
+    fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
+    assert len(steps) == 18
+    assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+    scores = [json.loads((tmp_path / n / "scores.json").read_text())["epochs"] for n in ("parts", "whole")]
+    for a, b in zip(*scores, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
 def command(recipe: Classification, out: Path, *more: str) -> list[str]:
     settings = ["--data", str(recipe.data), "--epochs", str(recipe.epochs), "--batch-size", str(recipe.batch_size)]
     settings += ["--learning-rate", str(recipe.learning_rate), "--warmup-steps", str(recipe.warmup_steps)]

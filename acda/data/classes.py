@@ -130,16 +130,31 @@ class MemoryLoader:
     ) -> None:
         self.set, self.batches, self.margin = images, batches, margin
         self.mean, self.deviation = statistics[0][:, None, None], statistics[1][:, None, None]
+        self._taken = self._skipped = 0
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        skipped, self._skipped = self._skipped, 0
         for i, indices in enumerate(self.batches):
+            self._taken = (i + 1) % len(self)  # the last batch completes the epoch, asked for more or not
+            if i < skipped:
+                continue
             images = self.set.images[indices]
             if self.margin and isinstance(self.batches, TrainBatches):
                 images = self._augmented(images, self.batches, i)
             yield (images.float() - self.mean) / self.deviation, self.set.labels[indices]
+
+    def state_dict(self) -> dict[str, int]:
+        """Where an epoch stands: Lightning keeps it in checkpoints."""
+        return {"epoch": getattr(self.batches, "epoch", 0), "taken": self._taken}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """The next epoch begins after the batches that were taken already."""
+        if isinstance(self.batches, TrainBatches):
+            self.batches.set_epoch(state["epoch"])
+        self._skipped = state["taken"]
 
     def _augmented(self, images: Tensor, batches: TrainBatches, index: int) -> Tensor:
         # Drawn for the batch of all processes, of which this one takes its part.

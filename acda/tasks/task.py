@@ -1,7 +1,7 @@
 """What all tasks share: optimiser and schedule, seeding, exact sums over test images in any number of processes."""
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,8 @@ class Task(pytorch_lightning.LightningModule):
         self.facts: dict[str, str] = {}
         self._sums: dict[str, Tensor] = {}
         self._losses: list[Tensor] = []
+        self._position: dict[str, int] | None = None
+        self.train()
 
     def loss(self, batch: Any) -> Tensor:
         """Of a training batch, averaged over its images."""
@@ -47,20 +49,37 @@ class Task(pytorch_lightning.LightningModule):
         raise NotImplementedError
 
     def train_dataloader(self) -> Any:
-        return self.train_loader(self.trainer.global_rank, self.trainer.world_size)
+        loader = self.train_loader(self.trainer.global_rank, self.trainer.world_size)
+        if self._position is not None:
+            loader.load_state_dict(self._position)
+        return loader
 
     def val_dataloader(self) -> Any:
         return self.test_loader(self.trainer.global_rank, self.trainer.world_size)
 
-    def on_train_epoch_start(self) -> None:
-        # Everything random in an epoch follows from its number: a run that was stopped goes on as if it were not.
-        loader: Any = self.trainer.train_dataloader
-        loader.batches.set_epoch(self.current_epoch)
-        torch.manual_seed(1_000_003 * self.recipe.seed + 1_009 * self.current_epoch + self.trainer.global_rank)
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
         if self.recipe.frozen_norm:
             for module in self.model.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
                     module.eval()
+        return self
+
+    def on_train_epoch_start(self) -> None:
+        loader: Any = self.trainer.train_dataloader
+        loader.batches.set_epoch(self.current_epoch)
+
+    def on_train_batch_start(self, batch: Any, index: int) -> None:
+        # Everything random in a step follows from its number: a run that was stopped goes on as if it were not.
+        torch.manual_seed(hash((self.recipe.seed, self.global_step, self.trainer.global_rank)) % 2**63)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["losses of the epoch"] = torch.stack(self._losses) if self._losses else torch.empty(0)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self._losses = list(checkpoint["losses of the epoch"].unbind())
+        # Lightning saves where the loader stood, and when it resumes, has made the loader before it looks.
+        (self._position,) = checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"]
 
     def training_step(self, batch: Any, index: int) -> Tensor:
         loss = self.loss(batch)
