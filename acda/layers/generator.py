@@ -70,7 +70,8 @@ class AtomGenerator(nn.Module):
         """Convolve, normalise, squash: with fixed statistics and nothing to differentiate, in one pass over the map."""
         x, padding = self._extend(x, margins)
         if self.training or torch.is_grad_enabled() or norm.running_var is None:
-            return norm(F.conv2d(x, conv.weight, None, conv.stride, padding)).tanh_()
+            # Not in place: whoever puts a backward hook on the normalisation may see its output.
+            return norm(F.conv2d(x, conv.weight, None, conv.stride, padding)).tanh()
         weight, shift = _folded(conv, norm)
         return conv2d_tanh(x, weight, shift, (conv.stride[0], conv.stride[1]), padding, self.backend)
 
@@ -80,7 +81,9 @@ class AtomGenerator(nn.Module):
         Zeros are not written: the second value is the padding that is left for the convolution to add.
         """
         (cy, cx), (gy, gx) = (tuple(max(sign * m, 0) for m in margins) for sign in (-1, 1))
-        x = x[:, :, cy : x.shape[2] - cy, cx : x.shape[3] - cx]
+        if cy or cx:
+            # Not a slice: its gradient would be contiguous whatever the map is, and BatchNorm is ten times slower then.
+            x = F.pad(x, (-cx, -cx, -cy, -cy))
         if self.padding_mode == "zeros":
             return x, (gy, gx)
         if not gy and not gx:

@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -220,9 +221,21 @@ def test_learnable_bases_take_the_reference():
 
 
 def test_other_devices_say_why_not():
-    tensors = [t.to("meta") for t in operands(channels=2, size=8, side=3)]
-    with pytest.raises(ValueError, match="runs on the CPU; the input is on meta"):
-        adaptive_conv2d(*tensors, padding=1, backend="native")
+    elsewhere = SimpleNamespace(is_meta=False, device=torch.device("cuda"))  # there is no other device here
+    assert native.why_not(elsewhere) == "it runs on the CPU; the input is on cuda"
+
+
+@pytest.mark.parametrize("missing", [None, "it was not compiled"])
+def test_meta_tensors_get_shapes_and_gradients_with_and_without_a_kernel(monkeypatch, missing):
+    monkeypatch.setattr(native, "MISSING", missing)
+    layer, x = AdaptiveConv2d(4, 6, 5, stride=2, device="meta"), torch.empty(2, 4, 9, 8, device="meta")
+    y = layer(x.requires_grad_())
+    assert y.is_meta
+    assert y.shape == (2, 6, 3, 2)
+    y.sum().backward()
+    assert x.grad is not None
+    with torch.no_grad():
+        assert layer.eval()(x).shape == y.shape
 
 
 def test_half_precision_is_accumulated_in_float32():
@@ -322,7 +335,7 @@ def test_a_large_image_needs_little_more_than_its_own_maps(layout):
     """Beyond the input: coefficients, Φ's hidden map, the result and 64 MB; unfolded it would be 49 times the input."""
     code = f"""
 import torch, acda
-from acda.bench import _peak_megabytes as peak
+from acda.environment import peak_megabytes as peak
 layer = acda.AdaptiveConv2d(64, 64, 7, padding=3).eval()
 x = torch.empty(1, 64, 512, 512, memory_format=torch.{layout}).fill_(1.0)
 with torch.no_grad():

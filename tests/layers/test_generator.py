@@ -91,6 +91,13 @@ def test_training_on_one_pixel_takes_the_running_statistics(batch):
     assert torch.equal(trained, phi.eval()(x))
 
 
+def test_a_backward_hook_on_a_normalisation_sees_its_gradient():
+    phi, seen = AtomGenerator(4, 7, 5), []
+    phi.squeeze_norm.register_full_backward_hook(lambda module, inputs, outputs: seen.append(outputs[0].shape))
+    phi(torch.randn(2, 4, 9, 8, requires_grad=True)).sum().backward()
+    assert seen == [(2, 64, 9, 8)]
+
+
 def test_reset_forgets_everything():
     phi = AtomGenerator(4, 6, 3, padding=1)
     phi(torch.randn(2, 4, 8, 8))
