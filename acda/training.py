@@ -52,6 +52,8 @@ class Run:
     """normalise over the batches of all processes together; GPUs only"""
     threads: int | None = None
     """that each process may use on a CPU"""
+    workers: int = 0
+    """processes that read images for each of them, where the images stay in their files"""
 
 
 def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
         torch.set_num_threads(run.threads)
     _quieten()
     seed_everything(recipe.seed, verbose=False)
-    task = task_of(recipe)
+    task = task_of(recipe, run)
     history = History(folder, name, recipe)
     callbacks: list[Callback] = [history, StopAfterSaving(folder), *_checkpoints(folder, task.monitored)]
     if sys.stderr.isatty():
@@ -95,10 +97,10 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     return history.epochs[-1]
 
 
-def task_of(recipe: Recipe) -> Task:
-    """The Lightning module of a recipe, with its data."""
+def task_of(recipe: Recipe, run: Run) -> Task:
+    """The Lightning module of a recipe, with its data, which were checked already where a run is resumed."""
     if isinstance(recipe, Classification):
-        return ClassificationTask.of(recipe)
+        return ClassificationTask.of(recipe, run.workers, check=not run.resume)
     raise TypeError(f"there is no task for a recipe of type {type(recipe).__name__}.")
 
 

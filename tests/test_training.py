@@ -16,8 +16,10 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from acda import create_model
 from acda.cli import main
 from acda.recipe import Recipe
+from acda.recipes import RECIPES
 from acda.tasks.classification import Classification
 from acda.training import Run, evaluate, fit
 
@@ -178,6 +180,23 @@ def test_two_processes_are_one_with_twice_the_batch(recipe, tmp_path, model, pre
         assert a["train loss"] == pytest.approx(b["train loss"], abs=1e-5)
 
 
+def test_images_from_their_files(recipe, tmp_path):
+    """The way ImageNet is read, with workers, stopped nowhere and scored again."""
+    recipe = replace(recipe, image_size=32, epochs=2)
+    scores = fit(recipe, "files", Run(out=tmp_path / "run", accelerator="cpu", workers=1))
+    assert scores["images"] == 21
+    again = evaluate(tmp_path / "run", recipe.data)
+    assert again == {key: scores[key] for key in again}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_has_a_network_and_says_how_it_is_run(name):
+    recipe, documentation = RECIPES[name](), RECIPES[name].__doc__ or ""
+    assert f"acda train {name} --data DIR" in documentation
+    with torch.device("meta"):
+        create_model(recipe.model, num_classes=7)
+
+
 def test_evaluation_gives_the_last_epochs_scores(recipe, tmp_path, capsys):
     run = tmp_path / "run"
     scores = fit(recipe, "try", Run(out=run, accelerator="cpu"))
@@ -230,7 +249,7 @@ def test_recipes_are_values():
 
 def test_the_command_line_lists_and_refuses(capsys, tmp_path):
     assert main(["recipes"]) == 0
-    assert "cifar10_lenet_acda       LeNet with both convolutions adaptive" in capsys.readouterr().out
+    assert "LeNet with both convolutions adaptive, on CIFAR-10" in capsys.readouterr().out
     assert main(["recipes", "--show", "cifar10_lenet"]) == 0
     assert "learning_rate" in capsys.readouterr().out
     assert main(["train", "cifar10_lenett"]) == 1

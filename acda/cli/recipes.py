@@ -13,8 +13,9 @@ def recipes(show: str | None = None) -> None:
         show: name of one recipe, to print it whole.
     """
     if show is None:
+        width = max(map(len, RECIPES))
         for name, function in RECIPES.items():
-            print(f"{name:<24} {inspect.getdoc(function).splitlines()[0]}")  # type: ignore[union-attr]
+            print(f"{name:<{width}} {inspect.getdoc(function).splitlines()[0]}")  # type: ignore[union-attr]
         return
     function = find_recipe(show)
     print(f"{inspect.getdoc(function)}\n\n{describe_recipe(function())}")

@@ -1,16 +1,15 @@
 """Images in classes: the official CIFAR files, ImageNet, any folder of folders; small sets held in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from acda.data.batches import TestBatches, TrainBatches, generator_for
-from acda.data.image_files import images_in, read_rgb
+from acda.data.image_files import check_whole, images_in, read_rgb
 from acda.extras import need
 
 # Folders in which torchvision keeps CIFAR, and the class that reads them.
@@ -24,6 +23,48 @@ class ImageSet:
     images: Tensor
     labels: Tensor
     classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """Images that stay in their files until they are needed. labels: (N,)"""
+
+    files: tuple[Path, ...]
+    labels: Tensor
+    classes: tuple[str, ...]
+
+
+def list_image_sets(folder: Path, check: bool = True) -> tuple[FileSet, FileSet]:
+    """The training and the test files of a folder with `train` and `val` (or `test`), ImageNet's layout.
+
+    check: look at both ends of every file, so that what cannot be read is named now and not in an hour.
+    """
+    train, test = find_splits(folder)
+    sets = _listed(train, tuple(train)), _listed(test, tuple(train))
+    if check:
+        check_all(path for part in sets for path in part.files)
+    return sets
+
+
+def list_test_set(folder: Path, classes: tuple[str, ...]) -> FileSet:
+    """The test files of a folder alone, in the classes that a network knows."""
+    files = _files_of_classes(_test_folder(folder))
+    _refuse_strangers(_test_folder(folder), files, classes)
+    listed = _listed(files, classes)
+    check_all(listed.files)
+    return listed
+
+
+def check_all(paths: Iterable[Path]) -> None:
+    """Refuse the first file that is no image or not a whole one, by its name."""
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(check_whole, paths, chunksize=256):
+            pass
+
+
+def _listed(files: dict[str, list[Path]], classes: tuple[str, ...]) -> FileSet:
+    pairs = [(path, classes.index(name)) for name, paths in files.items() for path in paths]
+    return FileSet(tuple(path for path, _ in pairs), torch.tensor([label for _, label in pairs]), classes)
 
 
 def read_image_sets(folder: Path, download: str | None = None) -> tuple[ImageSet, ImageSet]:
@@ -103,81 +144,18 @@ def _files_of_classes(folder: Path) -> dict[str, list[Path]]:
 def _read(files: dict[str, list[Path]], classes: tuple[str, ...] | None = None) -> ImageSet:
     classes = classes or tuple(files)
     _refuse_strangers(next(iter(files.values()))[0].parent.parent, files, classes)
-    listed = [(path, classes.index(name)) for name, paths in files.items() for path in paths]
-    first = read_rgb(listed[0][0])
-    images = np.empty((len(listed), *first.shape), dtype=np.uint8)
-    for i, (path, _) in enumerate(listed):
+    listed = _listed(files, classes)
+    first = read_rgb(listed.files[0])
+    images = np.empty((len(listed.files), *first.shape), dtype=np.uint8)
+    for i, path in enumerate(listed.files):
         image = read_rgb(path)
         if image.shape != first.shape:
             raise ValueError(
-                f"images that are held in memory need one size; {listed[0][0]} has {first.shape[1]}×{first.shape[0]}, "
-                f"{path} has {image.shape[1]}×{image.shape[0]}."
+                f"images that are held in memory need one size; {listed.files[0]} has "
+                f"{first.shape[1]}×{first.shape[0]}, {path} has {image.shape[1]}×{image.shape[0]}."
             )
         images[i] = image
-    tensor = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
-    return ImageSet(tensor, torch.tensor([label for _, label in listed]), classes)
-
-
-class MemoryLoader:
-    """Batches of an ImageSet, normalised; for training shifted by up to `margin` pixels and mirrored, each on its own.
-
-    The whole batch is augmented at once, by indexing, so that one core is enough.
-    yields: images (n, 3, H, W), about zero mean and unit variance, and labels (n,)
-    """
-
-    def __init__(
-        self, images: ImageSet, batches: TrainBatches | TestBatches, statistics: Tensor, margin: int = 0
-    ) -> None:
-        self.set, self.batches, self.margin = images, batches, margin
-        self.mean, self.deviation = statistics[0][:, None, None], statistics[1][:, None, None]
-        self._taken = self._skipped = 0
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        skipped, self._skipped = self._skipped, 0
-        for i, indices in enumerate(self.batches):
-            self._taken = (i + 1) % len(self)  # the last batch completes the epoch, asked for more or not
-            if i < skipped:
-                continue
-            images = self.set.images[indices]
-            if self.margin and isinstance(self.batches, TrainBatches):
-                images = self._augmented(images, self.batches, i)
-            yield (images.float() - self.mean) / self.deviation, self.set.labels[indices]
-
-    def state_dict(self) -> dict[str, int]:
-        """Where an epoch stands: Lightning keeps it in checkpoints."""
-        return {"epoch": getattr(self.batches, "epoch", 0), "taken": self._taken}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """The next epoch begins after the batches that were taken already."""
-        if isinstance(self.batches, TrainBatches):
-            self.batches.set_epoch(state["epoch"])
-        self._skipped = state["taken"]
-
-    def _augmented(self, images: Tensor, batches: TrainBatches, index: int) -> Tensor:
-        # Drawn for the batch of all processes, of which this one takes its part.
-        generator = generator_for(batches.seed, batches.epoch, index)
-        together = batches.batch_size * batches.world
-        shifts = torch.randint(2 * self.margin + 1, (together, 2), generator=generator)
-        mirrored = torch.rand(together, generator=generator) < 0.5
-        mine = slice(batches.rank * batches.batch_size, (batches.rank + 1) * batches.batch_size)
-        return shifted_and_mirrored(images, shifts[mine], mirrored[mine], self.margin)
-
-
-def shifted_and_mirrored(images: Tensor, shifts: Tensor, mirrored: Tensor, margin: int) -> Tensor:
-    """Each image, with a black margin around it, cropped to its size again at its own place, and mirrored or not.
-
-    images: (n, C, H, W)    shifts: (n, 2), between 0 and 2·margin    mirrored: (n,)
-    """
-    n, C, H, W = images.shape
-    padded = F.pad(images, (margin,) * 4)
-    rows = shifts[:, :1] + torch.arange(H)
-    columns = shifts[:, 1:] + torch.arange(W)
-    columns = torch.where(mirrored[:, None], columns.flip(1), columns)
-    each, channel = torch.arange(n)[:, None, None, None], torch.arange(C)[None, :, None, None]
-    return padded[each, channel, rows[:, None, :, None], columns[:, None, None, :]]
+    return ImageSet(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), listed.labels, classes)
 
 
 def channel_statistics(images: Tensor) -> Tensor:

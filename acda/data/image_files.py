@@ -1,6 +1,8 @@
 """Reading pictures: whatever mode and depth, to three channels of eight bits; what cannot be read is named."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +11,47 @@ import numpy as np
 from acda.extras import need
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
+# What a complete file has near its end.
+ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 
 
 def read_rgb(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """(H, W, 3) of eight bits: greyscale, palette, CMYK, alpha and 16-bit files too."""
+    return np.asarray(open_rgb(path))
+
+
+def open_rgb(path: Path) -> Any:
+    """The same as a Pillow image, decoded."""
+    image_module = need("PIL.Image", "train")
+    with _named(path), image_module.open(path) as image:
+        image.load()
+        if image.mode.startswith("I;16") or image.mode == "I":
+            grey = np.asarray(image, dtype=np.float64) * (255 / 65535)
+            image = image_module.fromarray(np.clip(np.round(grey), 0, 255).astype(np.uint8))
+        return image.convert("RGB")
+
+
+def check_whole(path: Path) -> None:
+    """Refuse a file that is no image or that ends too early, from its two ends: decoding it all would take too long."""
+    with _named(path):
+        with need("PIL.Image", "train").open(path) as image:
+            kind = image.format
+        end = ENDS.get(kind or "")
+        if end is not None:
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - 4096))
+                if end not in file.read():
+                    raise OSError("it ends too early")
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Whatever Pillow finds wrong becomes one error with the file's name."""
     image_module = need("PIL.Image", "train")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # palettes with transparency, odd EXIF: none of it matters here
-            with image_module.open(path) as image:
-                image.load()
-                if image.mode.startswith("I;16") or image.mode == "I":
-                    grey = np.asarray(image, dtype=np.float64) * (255 / 65535)
-                    return np.repeat(np.clip(np.round(grey), 0, 255).astype(np.uint8)[:, :, None], 3, axis=2)
-                return np.asarray(image.convert("RGB"))
+            yield
     except (OSError, ValueError, SyntaxError, image_module.DecompressionBombError) as error:
         raise ValueError(f"{path} cannot be read as an image ({error}). Repair or remove it.") from error
 

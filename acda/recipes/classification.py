@@ -1,4 +1,4 @@
-"""LeNet on CIFAR, the paper's Table 1: three networks, one schedule. `data` is a folder of `acda train --data`."""
+"""Classification: LeNet on CIFAR (the paper's Table 1), Ad-ResNets on ImageNet (Table 2) and on 20 classes of it."""
 
 from dataclasses import replace
 
@@ -53,6 +53,78 @@ def cifar100_lenet_wide() -> Classification:
     return cifar10_lenet_wide()
 
 
+def tinyimagenet20_ad_resnet_s() -> Classification:
+    """Ad-ResNet-s on twenty classes of Tiny-ImageNet, 64×64, from scratch.
+
+    acda train tinyimagenet20_ad_resnet_s --data DIR
+    """
+    return Classification(model="ad_resnet_s", epochs=40, batch_size=64, margin=8, weight_decay=1e-3)
+
+
+def tinyimagenet20_ad_resnet_s_conv() -> Classification:
+    """The same network with standard 3×3 convolutions, on twenty classes of Tiny-ImageNet.
+
+    acda train tinyimagenet20_ad_resnet_s_conv --data DIR
+    """
+    return replace(tinyimagenet20_ad_resnet_s(), model="ad_resnet_s_conv")
+
+
+def imagenet_ad_resnet_s() -> Classification:
+    """Ad-ResNet-s on ImageNet at 224×224, the standard schedule of 90 epochs. Nobody has run it here.
+
+    acda train imagenet_ad_resnet_s --data DIR --devices 8 --workers 8
+    """
+    return Classification(
+        model="ad_resnet_s",
+        epochs=90,
+        image_size=224,
+        batch_size=32,
+        learning_rate=0.1,
+        weight_decay=1e-4,
+        warmup_steps=5 * 5004,
+    )
+
+
+def imagenet_ad_resnet_m() -> Classification:
+    """Ad-ResNet-m on ImageNet, as Ad-ResNet-s.
+
+    acda train imagenet_ad_resnet_m --data DIR --devices 8 --workers 8
+    """
+    return replace(imagenet_ad_resnet_s(), model="ad_resnet_m")
+
+
+def imagenet_ad_resnet_l() -> Classification:
+    """Ad-ResNet-l on ImageNet, as Ad-ResNet-s.
+
+    acda train imagenet_ad_resnet_l --data DIR --devices 8 --workers 8
+    """
+    return replace(imagenet_ad_resnet_s(), model="ad_resnet_l")
+
+
+def imagenet_ad_resnet_s_conv() -> Classification:
+    """The baseline of Ad-ResNet-s, with standard 3×3 convolutions, on ImageNet.
+
+    acda train imagenet_ad_resnet_s_conv --data DIR --devices 8 --workers 8
+    """
+    return replace(imagenet_ad_resnet_s(), model="ad_resnet_s_conv")
+
+
+def imagenet_ad_resnet_m_conv() -> Classification:
+    """The baseline of Ad-ResNet-m on ImageNet.
+
+    acda train imagenet_ad_resnet_m_conv --data DIR --devices 8 --workers 8
+    """
+    return replace(imagenet_ad_resnet_s(), model="ad_resnet_m_conv")
+
+
+def imagenet_ad_resnet_l_conv() -> Classification:
+    """The baseline of Ad-ResNet-l on ImageNet.
+
+    acda train imagenet_ad_resnet_l_conv --data DIR --devices 8 --workers 8
+    """
+    return replace(imagenet_ad_resnet_s(), model="ad_resnet_l_conv")
+
+
 RECIPES = (
     cifar10_lenet,
     cifar10_lenet_acda,
@@ -60,4 +132,12 @@ RECIPES = (
     cifar100_lenet,
     cifar100_lenet_acda,
     cifar100_lenet_wide,
+    tinyimagenet20_ad_resnet_s,
+    tinyimagenet20_ad_resnet_s_conv,
+    imagenet_ad_resnet_s,
+    imagenet_ad_resnet_m,
+    imagenet_ad_resnet_l,
+    imagenet_ad_resnet_s_conv,
+    imagenet_ad_resnet_m_conv,
+    imagenet_ad_resnet_l_conv,
 )

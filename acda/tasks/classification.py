@@ -2,13 +2,21 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from acda.data.batches import TestBatches, TrainBatches
-from acda.data.classes import ImageSet, MemoryLoader, channel_statistics, read_image_sets, read_test_set
+from acda.data.classes import (
+    FileSet,
+    ImageSet,
+    channel_statistics,
+    list_image_sets,
+    list_test_set,
+    read_image_sets,
+    read_test_set,
+)
+from acda.data.loading import IMAGENET_STATISTICS, EpochLoader, FileLoader, MemoryLoader
 from acda.models import create_model
 from acda.recipe import Recipe
 from acda.tasks.task import Task
@@ -16,10 +24,12 @@ from acda.tasks.task import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Recipe):
-    """Classify images that fit into memory, as CIFAR's do."""
+    """Classify images: small ones of one size from memory, others from their files."""
 
+    image_size: int | None = None
+    """side to which images are cropped and resized as they are read from files; none: all in memory, as they are"""
     margin: int = 4
-    """pixels by which training images are shifted at most, in each direction; 0 also leaves them unmirrored"""
+    """in memory: pixels by which training images are shifted at most, each way; 0 also leaves them unmirrored"""
     label_smoothing: float = 0.0
     """part of the target that is spread over all classes"""
 
@@ -31,22 +41,26 @@ class ClassificationTask(Task):
     metrics = ("loss", "error", "top-5 error")
     monitored = "error"
 
-    def __init__(self, recipe: Classification, train: ImageSet | None, test: ImageSet) -> None:
+    def __init__(
+        self, recipe: Classification, train: ImageSet | FileSet | None, test: ImageSet | FileSet, workers: int = 0
+    ) -> None:
         super().__init__(recipe, create_model(recipe.model, num_classes=len(test.classes)))
-        self.sets = (train, test)
+        self.sets, self.workers = (train, test), workers
         self.facts = {"classes": json.dumps(test.classes)}
-        if train is not None:
-            self.statistics.copy_(channel_statistics(train.images))
+        self.statistics.copy_(channel_statistics(train.images) if isinstance(train, ImageSet) else IMAGENET_STATISTICS)
 
     @classmethod
-    def of(cls, recipe: Classification) -> "ClassificationTask":
-        """With the data of the recipe, read and checked whole."""
-        return cls(recipe, *read_image_sets(recipe.data))
+    def of(cls, recipe: Classification, workers: int = 0, check: bool = True) -> "ClassificationTask":
+        """With the data of the recipe, checked whole."""
+        if recipe.image_size is None:
+            return cls(recipe, *read_image_sets(recipe.data))
+        return cls(recipe, *list_image_sets(recipe.data, check), workers)
 
     @classmethod
     def for_evaluation(cls, recipe: Classification, facts: dict[str, str]) -> "ClassificationTask":
         """With the test images alone; facts are those that were saved with the weights."""
-        return cls(recipe, None, read_test_set(recipe.data, tuple(json.loads(facts["classes"]))))
+        read = read_test_set if recipe.image_size is None else list_test_set
+        return cls(recipe, None, read(recipe.data, tuple(json.loads(facts["classes"]))))
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
@@ -62,12 +76,19 @@ class ClassificationTask(Task):
             "top-5 error": 100 * (~ranked.any(1)).sum(),
         }
 
-    def train_loader(self, rank: int, world: int) -> Any:
+    def train_loader(self, rank: int, world: int) -> EpochLoader:
         train = self.sets[0]
         assert train is not None
-        batches = TrainBatches(len(train.labels), self.recipe.batch_size, self.recipe.seed, rank, world)
-        return MemoryLoader(train, batches, self.statistics, self.recipe.margin)
+        return self._loader(
+            train, TrainBatches(len(train.labels), self.recipe.batch_size, self.recipe.seed, rank, world)
+        )
 
-    def test_loader(self, rank: int, world: int) -> Any:
+    def test_loader(self, rank: int, world: int) -> EpochLoader:
         test = self.sets[1]
-        return MemoryLoader(test, TestBatches(len(test.labels), 500, rank, world), self.statistics)
+        return self._loader(test, TestBatches(len(test.labels), 2 * self.recipe.batch_size, rank, world))
+
+    def _loader(self, images: ImageSet | FileSet, batches: TrainBatches | TestBatches) -> EpochLoader:
+        if isinstance(images, ImageSet):
+            return MemoryLoader(images, batches, self.statistics.cpu(), self.recipe.margin)
+        assert self.recipe.image_size is not None
+        return FileLoader(images, batches, self.recipe.image_size, self.workers)

@@ -3,15 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from acda.data.batches import TestBatches, TrainBatches
-from acda.data.classes import (
-    ImageSet,
-    MemoryLoader,
-    channel_statistics,
-    read_image_sets,
-    read_test_set,
-    shifted_and_mirrored,
-)
+from acda.data.classes import channel_statistics, list_image_sets, list_test_set, read_image_sets, read_test_set
 from acda.data.image_files import read_rgb
 
 
@@ -108,18 +100,6 @@ def test_other_classes_than_the_network_knows(folder):
         read_test_set(folder, ("a",))
 
 
-def test_shifting_and_mirroring_image_by_image():
-    images = torch.arange(2 * 3 * 5 * 4, dtype=torch.uint8).view(2, 3, 5, 4)
-    same = shifted_and_mirrored(images, torch.tensor([[2, 2], [2, 2]]), torch.tensor([False, True]), 2)
-    assert torch.equal(same[0], images[0])
-    assert torch.equal(same[1], images[1].flip(2))
-    moved = shifted_and_mirrored(images, torch.tensor([[0, 2], [2, 3]]), torch.tensor([False, False]), 2)
-    assert torch.equal(moved[0, :, 2:], images[0, :, :3])
-    assert not moved[0, :, :2].any()
-    assert torch.equal(moved[1, :, :, :3], images[1, :, :, 1:])
-    assert not moved[1, :, :, 3].any()
-
-
 def test_statistics_are_numpys():
     images = torch.randint(256, (7, 3, 5, 4), dtype=torch.uint8)
     mean, deviation = channel_statistics(images)
@@ -129,28 +109,22 @@ def test_statistics_are_numpys():
     assert channel_statistics(torch.zeros(1, 3, 2, 2, dtype=torch.uint8))[1].tolist() == [1, 1, 1]
 
 
-def loader(batches, margin=2) -> MemoryLoader:
-    torch.manual_seed(0)
-    images = torch.randint(256, (24, 3, 6, 6), dtype=torch.uint8)
-    return MemoryLoader(ImageSet(images, torch.arange(24), ()), batches, channel_statistics(images), margin)
-
-
-def test_augmentation_is_per_image_and_does_not_depend_on_the_processes():
-    whole = list(loader(TrainBatches(24, 8, 3)))
-    parts = [list(loader(TrainBatches(24, 4, 3, rank, 2))) for rank in range(2)]
-    for (x, y), *shares in zip(whole, *parts, strict=True):
-        assert torch.equal(torch.cat([s[0] for s in shares]), x)
-        assert torch.equal(torch.cat([s[1] for s in shares]), y)
-    again = list(loader(TrainBatches(24, 8, 3)))
-    assert all(torch.equal(a[0], b[0]) for a, b in zip(whole, again, strict=True))
-    later = loader(TrainBatches(24, 8, 3))
-    later.batches.set_epoch(1)
-    assert not torch.equal(next(iter(later))[0], whole[0][0])
-
-
-def test_test_images_are_left_alone():
-    tests = loader(TestBatches(24, 10))
-    images = torch.cat([x for x, _ in tests])
-    assert images.mean().abs() < 1e-5
-    assert images.std(correction=0).item() == pytest.approx(1, abs=1e-3)
-    assert torch.cat([y for _, y in tests]).tolist() == list(range(24))
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_files_are_listed_and_a_truncated_one_is_named(tmp_path, suffix):
+    make(
+        tmp_path,
+        train={"a": [(f"1.{suffix}", picture((90, 60)))], "b": [(f"2.{suffix}", picture((60, 90)))]},
+        val={"b": [(f"3.{suffix}", picture((70, 70)))]},
+    )
+    train, test = list_image_sets(tmp_path)
+    assert [path.name for path in train.files] == [f"1.{suffix}", f"2.{suffix}"]
+    assert train.labels.tolist() == [0, 1]
+    assert test.labels.tolist() == [1]
+    assert list_test_set(tmp_path, ("a", "b")).labels.tolist() == [1]
+    whole = train.files[1].read_bytes()
+    train.files[1].write_bytes(whole[: len(whole) * 3 // 4])
+    with pytest.raises(ValueError, match=rf"b/2\.{suffix} cannot be read as an image \(it ends too early\)"):
+        list_image_sets(tmp_path)
+    train.files[1].write_bytes(b"")
+    with pytest.raises(ValueError, match=rf"b/2\.{suffix} cannot be read"):
+        list_image_sets(tmp_path)
