@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from acda import create_model
 from acda.cli import main
@@ -216,6 +216,9 @@ def test_weights_are_for_their_network(recipe, tmp_path):
     fit(replace(recipe, epochs=1), "try", Run(out=run, accelerator="cpu"))
     (run / "recipe.json").write_text(replace(recipe, model="lenet_wide").to_json())
     with pytest.raises(ValueError, match="are not the weights of lenet_wide"):
+        evaluate(run, recipe.data)
+    save_file(weights(run), run / "weights.safetensors")
+    with pytest.raises(ValueError, match="do not tell their classes"):
         evaluate(run, recipe.data)
     (run / "weights.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="cannot be read"):

@@ -59,6 +59,8 @@ class ClassificationTask(Task):
     @classmethod
     def for_evaluation(cls, recipe: Classification, facts: dict[str, str]) -> "ClassificationTask":
         """With the test images alone; facts are those that were saved with the weights."""
+        if "classes" not in facts:
+            raise ValueError("the weights do not tell their classes: they were not written by `acda train`.")
         read = read_test_set if recipe.image_size is None else list_test_set
         return cls(recipe, None, read(recipe.data, tuple(json.loads(facts["classes"]))))
 
