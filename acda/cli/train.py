@@ -1,6 +1,7 @@
 """acda train: run a recipe."""
 
 import dataclasses
+import sys
 from typing import Annotated, Any
 
 from acda.extras import need
@@ -15,7 +16,7 @@ def run(arguments: list[str]) -> None:
     if name in ("-h", "--help"):
         print("usage: acda train RECIPE [--data DIR] [settings]\n\n`acda recipes` lists the recipes; ", end="")
         print("`acda train RECIPE --help` tells the settings of one.")
-        return
+        sys.exit()
     function = find_recipe(name)
     from acda.training import Run, fit
 

@@ -33,5 +33,5 @@ def test_other_sizes_are_refused(size):
 def test_unknown_names_list_the_near_ones():
     with pytest.raises(ValueError, match=r"no model 'lenet_adca'. Did you mean lenet_acda"):
         create_model("lenet_adca")
-    with pytest.raises(ValueError, match="There are: lenet, lenet_acda, ad_resnet_s"):
+    with pytest.raises(ValueError, match="There are: lenet, lenet_acda, lenet_wide, ad_resnet_s"):
         create_model("vgg")
