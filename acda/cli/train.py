@@ -16,7 +16,7 @@ def run(arguments: list[str]) -> None:
     if name in ("-h", "--help"):
         print("usage: acda train RECIPE [--data DIR] [settings]\n\n`acda recipes` lists the recipes; ", end="")
         print("`acda train RECIPE --help` tells the settings of one.")
-        sys.exit()
+        sys.exit(0)
     function = find_recipe(name)
     from acda.training import Run, fit
 
