@@ -1,17 +1,21 @@
-"""Registers the Ad-ResNets with timm when imported: `timm.create_model("ad_resnet_s", num_classes=10)`."""
+"""Registers the networks with timm when imported: `timm.create_model("ad_resnet_s", num_classes=10)`."""
 
 from collections.abc import Callable
 from typing import Any
 
 from acda.extras import need
-from acda.models.ad_resnet import AD_RESNETS, AdResNet
+from acda.models import MODELS
+from acda.models.lenet import LENETS
 
 _registry, _builder = need("timm.models._registry", "timm"), need("timm.models._builder", "timm")
 _data = need("timm.data", "timm")
 
 
-def _config() -> dict[str, Any]:
+def _config(name: str) -> dict[str, Any]:
     """What timm asks of a network: there are no weights to download."""
+    small = {"num_classes": 10, "input_size": (3, 32, 32), "pool_size": (5, 5), "fixed_input_size": True}
+    # An adaptive layer has no tensor of the name `weight`, which timm would adapt to other channels.
+    small["first_conv"] = None if name == "lenet_acda" else "features.0"
     return {
         "url": "",
         "num_classes": 1000,
@@ -24,21 +28,25 @@ def _config() -> dict[str, Any]:
         "first_conv": "conv1",
         "classifier": "fc",
         "license": "apache-2.0",
+        **(small if name in LENETS else {}),
     }
 
 
 def _entrypoint(name: str) -> Callable[..., Any]:
     def create(pretrained: bool = False, **options: Any) -> Any:
-        return _builder.build_model_with_cfg(AD_RESNETS[name], name, pretrained, **options)
+        if options.get("features_only") and name in LENETS:
+            raise ValueError(f"{name} has no pyramid of features; the Ad-ResNets have.")
+        filtered = ("img_size",) if name in LENETS else ()
+        return _builder.build_model_with_cfg(MODELS[name], name, pretrained, kwargs_filter=filtered, **options)
 
     create.__name__ = create.__qualname__ = name
     create.__module__ = __name__
-    create.__doc__ = f"acda's {name}; options as {AdResNet.__name__}'s."
+    create.__doc__ = f"acda's {name}."
     return create
 
 
 # timm reads a module's entry points and configurations from its namespace.
-default_cfgs = _registry.generate_default_cfgs({f"{name}.untrained": _config() for name in AD_RESNETS})
+default_cfgs = _registry.generate_default_cfgs({f"{name}.untrained": _config(name) for name in MODELS})
 __all__: list[str] = []  # register_model fills it
-for _name in AD_RESNETS:
+for _name in MODELS:
     globals()[_name] = _registry.register_model(_entrypoint(_name))

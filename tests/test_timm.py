@@ -5,15 +5,34 @@ import torch
 
 import acda.timm
 from acda import create_model
+from acda.models import MODELS
 
 timm = pytest.importorskip("timm")
-NAMES = list(acda.timm.__all__)
+NAMES = [name for name in MODELS if name.startswith("ad_resnet")]
 
 
 def test_the_names_are_registered():
+    assert set(acda.timm.__all__) == set(MODELS) <= set(timm.list_models())
     assert len(NAMES) == 9
-    assert set(NAMES) <= set(timm.list_models("ad_resnet*"))
-    assert timm.list_models("ad_resnet*", pretrained=True) == []
+    assert not set(timm.list_models(pretrained=True)) & set(MODELS)
+
+
+@pytest.mark.parametrize("name", ["lenet", "lenet_acda", "lenet_wide"])
+def test_lenets(name):
+    model = timm.create_model(name, num_classes=7, in_chans=1)
+    x = torch.randn(2, 1, 32, 32)
+    y = model(x)
+    y.mean().backward()
+    assert y.shape == (2, 7)
+    assert all(p.grad is not None for p in model.parameters())
+    assert model.default_cfg["input_size"] == (3, 32, 32)
+    assert f"{model.default_cfg['classifier']}.weight" in model.state_dict()
+    assert model.forward_features(x).shape[2:] == model.default_cfg["pool_size"]
+    assert model.forward_head(model.forward_features(x), pre_logits=True).shape == (2, model.num_features)
+    model.reset_classifier(0)
+    assert model(x).shape == (2, model.num_features)
+    with pytest.raises(ValueError, match="no pyramid of features"):
+        timm.create_model(name, features_only=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
