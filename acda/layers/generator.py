@@ -70,8 +70,9 @@ class AtomGenerator(nn.Module):
         """Convolve, normalise, squash: with fixed statistics and nothing to differentiate, in one pass over the map."""
         x, padding = self._extend(x, margins)
         if self.training or torch.is_grad_enabled() or norm.running_var is None:
-            # Not in place: whoever puts a backward hook on the normalisation may see its output.
-            return norm(F.conv2d(x, conv.weight, None, conv.stride, padding)).tanh()
+            y = norm(F.conv2d(x, conv.weight, None, conv.stride, padding))
+            # In place, unless somebody has put a backward hook on the normalisation: autograd forbids it then.
+            return y.tanh() if norm._backward_hooks or norm._backward_pre_hooks else y.tanh_()
         weight, shift = _folded(conv, norm)
         return conv2d_tanh(x, weight, shift, (conv.stride[0], conv.stride[1]), padding, self.backend)
 
