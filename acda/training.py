@@ -65,7 +65,7 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     _quieten()
     seed_everything(recipe.seed, verbose=False)
     task = task_of(recipe, run)
-    history = History(folder, name, recipe)
+    history = History(folder, name)
     callbacks: list[Callback] = [history, StopAfterSaving(folder), *_checkpoints(folder, task.monitored)]
     if sys.stderr.isatty():
         callbacks.append(TQDMProgressBar())
@@ -196,8 +196,8 @@ class StopAfterSaving(Callback):
 class History(Callback):
     """The scores of every epoch: in scores.json and log.txt, and where there is no bar, as a plain line."""
 
-    def __init__(self, folder: Path, name: str, recipe: Recipe) -> None:
-        self.folder, self.name, self.recipe = folder, name, recipe
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
         self.epochs: list[dict[str, Any]] = []
         self.begun = time.monotonic()
 

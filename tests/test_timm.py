@@ -1,13 +1,13 @@
 """What timm checks of its own networks, on ours: forward, backward, configurations, features, no-gradient modes."""
 
 import pytest
+import timm
 import torch
 
 import acda.timm
 from acda import create_model
 from acda.models import MODELS
 
-timm = pytest.importorskip("timm")
 NAMES = [name for name in MODELS if name.startswith("ad_resnet")]
 
 

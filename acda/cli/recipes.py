@@ -1,8 +1,8 @@
 """acda recipes: what there is to train."""
 
+import dataclasses
 import inspect
 
-from acda.cli.train import describe_recipe
 from acda.recipes import RECIPES, find_recipe
 
 
@@ -18,4 +18,6 @@ def recipes(show: str | None = None) -> None:
             print(f"{name:<{width}} {inspect.getdoc(function).splitlines()[0]}")  # type: ignore[union-attr]
         return
     function = find_recipe(show)
-    print(f"{inspect.getdoc(function)}\n\n{describe_recipe(function())}")
+    print(f"{inspect.getdoc(function)}\n")
+    for name, value in dataclasses.asdict(function()).items():
+        print(f"{name:<16} {value}")

@@ -1,11 +1,9 @@
 """acda train: run a recipe."""
 
-import dataclasses
 import sys
 from typing import Annotated, Any
 
 from acda.extras import need
-from acda.recipe import Recipe
 from acda.recipes import find_recipe
 
 
@@ -35,7 +33,3 @@ def run(arguments: list[str]) -> None:
     train.__doc__ = function.__doc__
     train.__defaults__ = (default, Run())
     tyro.cli(train, args=rest, prog=f"acda train {name}")
-
-
-def describe_recipe(recipe: Recipe) -> str:
-    return "\n".join(f"{field.name:<16} {getattr(recipe, field.name)}" for field in dataclasses.fields(recipe))
