@@ -83,10 +83,34 @@ def per_pixel_conv2d(
 def conv2d_tanh(
     x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int], padding: tuple[int, int], backend: str = "auto"
 ) -> Tensor:
-    """tanh(F.conv2d(…)) where nothing is differentiated: a step of Φ in inference."""
-    if x.dtype in (torch.float32, torch.float64) and not _autocast_on(x) and takes_native(backend, x):
+    """tanh(F.conv2d(…)) without gradients, negative padding cropping the map: a step of Φ in inference."""
+    if takes_native_exactly(backend, x):
         return native.conv2d_tanh(x, weight, shift, stride, padding)
-    return F.conv2d(x, weight, shift, stride, padding).tanh_()
+    return F.conv2d(_cropped(x, padding), weight, shift, stride, _not_negative(padding)).tanh_()
+
+
+def conv2d(
+    x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int], backend: str = "auto"
+) -> Tensor:
+    """F.conv2d with gradients, negative padding cropping the map: what a step of Φ in training begins with."""
+    if stride == (1, 1) and max(padding) < weight.shape[2] and takes_native_exactly(backend, x):
+        return native.conv2d(x, weight, padding)
+    return F.conv2d(_cropped(x, padding), weight, None, stride, _not_negative(padding))
+
+
+def _cropped(x: Tensor, padding: tuple[int, int]) -> Tensor:
+    cy, cx = (min(p, 0) for p in padding)
+    # Not a slice: its gradient would be contiguous whatever the map is, and BatchNorm is ten times slower then.
+    return F.pad(x, (cx, cx, cy, cy)) if cx or cy else x
+
+
+def _not_negative(padding: tuple[int, int]) -> tuple[int, int]:
+    return max(padding[0], 0), max(padding[1], 0)
+
+
+def takes_native_exactly(backend: str, x: Tensor) -> bool:
+    """takes_native, for what has no conversion of dtypes around it."""
+    return x.dtype in (torch.float32, torch.float64) and not _autocast_on(x) and takes_native(backend, x)
 
 
 def takes_native(backend: str, x: Tensor, bases: Tensor | None = None) -> bool:

@@ -18,7 +18,10 @@ from acda.window import Window
 
 # Pixel-major: x (B, H, W, C), coefficients (B, P, Q, M, L), result (B, P, Q, O). Without mixing the result is z,
 # channel c·M + m. The planar form has x (B, C, H, W) and result (B, O, P, Q), and no gradient. The numbers are
-# kernel side, stride, padding and dilation (vertical, horizontal), groups. conv2d_tanh: a step of Φ, without gradient.
+# kernel side, stride, padding and dilation (vertical, horizontal), groups.
+# The rest are Φ's steps, maps pixel-major too: conv2d_tanh the whole of one, without gradient; conv2d (stride 1) and
+# norm_tanh its two halves in training. norm_tanh takes the batch's own statistics unless others are given, and returns
+# those that it took.
 _OPERANDS = "Tensor x, Tensor coefficients, Tensor? bases, Tensor? mixing"
 _NUMBERS = "int k, int sy, int sx, int py, int px, int dy, int dx, int groups"
 SCHEMAS = {
@@ -26,6 +29,12 @@ SCHEMAS = {
     "adaptive_conv2d_backward": f"(Tensor grad, {_OPERANDS}, {_NUMBERS}) -> (Tensor, Tensor, Tensor, Tensor)",
     "adaptive_conv2d_planar": f"({_OPERANDS.replace('? mixing', ' mixing')}, Tensor? bias, {_NUMBERS}) -> Tensor",
     "conv2d_tanh": "(Tensor x, Tensor weight, Tensor shift, int sy, int sx, int py, int px) -> Tensor",
+    "conv2d": "(Tensor x, Tensor weight, int py, int px) -> Tensor",
+    "conv2d_backward": "(Tensor grad, Tensor x, Tensor weight, int py, int px, bool input) -> (Tensor, Tensor)",
+    "norm_tanh": "(Tensor u, Tensor weight, Tensor bias, Tensor? mean, Tensor? var, float eps)"
+    " -> (Tensor, Tensor, Tensor)",
+    "norm_tanh_backward": "(Tensor grad, Tensor y, Tensor u, Tensor weight, Tensor mean, Tensor var, float eps, "
+    "bool fixed) -> (Tensor, Tensor, Tensor)",
     "vector_bytes": "() -> int",
     "poison_scratch": "(bool on) -> ()",
 }
@@ -54,6 +63,19 @@ def conv2d_tanh(x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int
     """tanh(F.conv2d(…)) without gradients, in one pass; the result is channels_last."""
     y = torch.ops.acda.conv2d_tanh(x.permute(0, 2, 3, 1).contiguous(), weight.contiguous(), shift, *stride, *padding)
     return y.permute(0, 3, 1, 2)
+
+
+def conv2d(x: Tensor, weight: Tensor, padding: tuple[int, int]) -> Tensor:
+    """F.conv2d of stride 1 with gradients, padding smaller than the window; the result is channels_last."""
+    return torch.ops.acda.conv2d(_PixelMajor.apply(x), weight.contiguous(), *padding).permute(0, 3, 1, 2)
+
+
+def norm_tanh(
+    u: Tensor, weight: Tensor, bias: Tensor, mean: Tensor | None, var: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """tanh of F.batch_norm with these statistics, or with the batch's own; returns it in channels_last, mean, var."""
+    y, mean, var = torch.ops.acda.norm_tanh(_PixelMajor.apply(u), weight, bias, mean, var, eps)
+    return y.permute(0, 3, 1, 2), mean, var
 
 
 def why_not(x: Tensor, bases: Tensor | None = None) -> str | None:
@@ -173,15 +195,57 @@ def _register() -> None:
 
     torch.library.register_autograd("acda::adaptive_conv2d", differentiate, setup_context=keep)
 
+    @torch.library.register_fake("acda::conv2d")  # type: ignore[untyped-decorator]
+    def _(x: Tensor, weight: Tensor, py: int, px: int) -> Tensor:
+        (B, H, W, _), (O, _, k, _) = x.shape, weight.shape  # noqa: E741
+        return x.new_empty(B, H + 2 * py - k + 1, W + 2 * px - k + 1, O)
+
+    @torch.library.register_fake("acda::conv2d_backward")  # type: ignore[untyped-decorator]
+    def _(grad: Tensor, x: Tensor, weight: Tensor, py: int, px: int, input: bool) -> tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape[0] if input else 0, *x.shape[1:]), torch.empty_like(weight)
+
+    def keep_conv(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, *ctx.padding = inputs
+        ctx.save_for_backward(x, weight)
+
+    def differentiate_conv(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        needs_input = ctx.needs_input_grad[0]
+        dx, dweight = torch.ops.acda.conv2d_backward(grad.contiguous(), *ctx.saved_tensors, *ctx.padding, needs_input)
+        return dx if needs_input else None, dweight, None, None
+
+    torch.library.register_autograd("acda::conv2d", differentiate_conv, setup_context=keep_conv)
+
+    @torch.library.register_fake("acda::norm_tanh")  # type: ignore[untyped-decorator]
+    def _(u: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+        return torch.empty_like(u), torch.empty_like(weight), torch.empty_like(weight)
+
+    @torch.library.register_fake("acda::norm_tanh_backward")  # type: ignore[untyped-decorator]
+    def _(grad: Tensor, y: Tensor, u: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+        return torch.empty_like(u), torch.empty_like(weight), torch.empty_like(weight)
+
+    def keep_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        u, weight, _, given, _, ctx.eps = inputs
+        y, mean, var = output
+        ctx.fixed = given is not None
+        ctx.mark_non_differentiable(mean, var)
+        ctx.save_for_backward(y, u, weight, mean, var)
+
+    def differentiate_norm(ctx: Any, grad: Tensor, *statistics: Any) -> tuple[Tensor | None, ...]:
+        du, dweight, dbias = torch.ops.acda.norm_tanh_backward(
+            grad.contiguous(), *ctx.saved_tensors, ctx.eps, ctx.fixed
+        )
+        return du, dweight, dbias, None, None, None
+
+    torch.library.register_autograd("acda::norm_tanh", differentiate_norm, setup_context=keep_norm)
+
     def refuse(ctx: Any, *grads: Tensor) -> None:
         raise NotImplementedError(
             "acda's native kernel has first derivatives only. "
             'For second derivatives set layer.backend = "reference", or pass backend="reference" to acda.functional.'
         )
 
-    torch.library.register_autograd(
-        "acda::adaptive_conv2d_backward", refuse, setup_context=lambda ctx, inputs, output: None
-    )
+    for name in ("adaptive_conv2d_backward", "conv2d_backward", "norm_tanh_backward"):
+        torch.library.register_autograd(f"acda::{name}", refuse, setup_context=lambda ctx, inputs, output: None)
 
     @register_flop_formula(forward)
     def _(x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
@@ -194,6 +258,14 @@ def _register() -> None:
     @register_flop_formula(torch.ops.acda.conv2d_tanh)
     def _(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
         return int(2 * prod(out_shape[:3]) * prod(weight))
+
+    @register_flop_formula(torch.ops.acda.conv2d)
+    def _(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
+        return int(2 * prod(out_shape[:3]) * prod(weight))
+
+    @register_flop_formula(torch.ops.acda.conv2d_backward)
+    def _(grad: Any, x: Any, weight: Any, py: int, px: int, input: bool, **_: Any) -> int:
+        return int(2 * (1 + input) * prod(grad[:3]) * prod(weight))
 
     @register_flop_formula(backward)
     def _(grad: Any, x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:

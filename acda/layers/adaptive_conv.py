@@ -28,6 +28,8 @@ class AdaptiveConv2d(ConvLike):
     bases: "fourier_bessel", num_bases of them at each of the scales 3, 5, … k; None, and Φ predicts the atoms
         themselves; or your own tensor (L, k, k), which stays learnable if it is an nn.Parameter.
     generator: your own Φ, any module x → (B, M·L, P, Q), channel m·L + l, at the layer's output size.
+    first_kernel: side of the first convolution of the built-in Φ. The paper's text has 1, the authors' layer 3, which
+        sees more where the input has few channels.
 
     >>> layer = AdaptiveConv2d(64, 128, 7, stride=2, padding=3)
     >>> layer(torch.randn(1, 64, 33, 50)).shape
@@ -56,6 +58,7 @@ class AdaptiveConv2d(ConvLike):
         num_bases: int = 6,
         bases: str | Tensor | None = "fourier_bessel",
         generator: nn.Module | None = None,
+        first_kernel: int = 1,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
         check_counts(num_atoms=num_atoms)
@@ -71,7 +74,7 @@ class AdaptiveConv2d(ConvLike):
         )
         if generator is not None and not isinstance(generator, nn.Module):
             raise TypeError(f"generator needs to be an nn.Module; got {type(generator).__name__}.")
-        self.generator = generator if generator is not None else self._default_generator(device, dtype)
+        self.generator = generator if generator is not None else self._default_generator(first_kernel, device, dtype)
         self._reset_mixing(gain=1.0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -222,12 +225,15 @@ class AdaptiveConv2d(ConvLike):
         bases = None if self.bases is None else tuple(self.bases.shape)
         return f"{super().extra_repr()}, num_atoms={self.num_atoms}, bases={bases}"
 
-    def _default_generator(self, device: torch.device | str | None, dtype: torch.dtype | None) -> AtomGenerator:
+    def _default_generator(
+        self, first_kernel: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> AtomGenerator:
         return AtomGenerator(
             self.in_channels,
             self.num_atoms * self.num_elements,
             *self.window,
             self.padding_mode,
+            first_kernel=first_kernel,
             device=device,
             dtype=dtype,
         )

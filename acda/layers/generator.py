@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acda.functional import conv2d_tanh
+from acda.backends import native
+from acda.functional import conv2d, conv2d_tanh, takes_native_exactly
 from acda.layers.conv_like import check_padding_mode
 from acda.window import Pair, Window, kernel_side
 
@@ -69,32 +70,27 @@ class AtomGenerator(nn.Module):
     def _step(self, x: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, margins: tuple[int, int]) -> Tensor:
         """Convolve, normalise, squash: with fixed statistics and nothing to differentiate, in one pass over the map."""
         x, padding = self._extend(x, margins)
+        stride = conv.stride[0], conv.stride[1]
         if self.training or torch.is_grad_enabled() or norm.running_var is None:
-            y = norm(F.conv2d(x, conv.weight, None, conv.stride, padding))
-            # In place, unless somebody has put a backward hook on the normalisation: autograd forbids it then.
-            return y.tanh() if norm._backward_hooks or norm._backward_pre_hooks else y.tanh_()
+            return _norm_tanh(conv2d(x, conv.weight, stride, padding, self.backend), norm, self.backend)
         weight, shift = _folded(conv, norm)
-        return conv2d_tanh(x, weight, shift, (conv.stride[0], conv.stride[1]), padding, self.backend)
+        return conv2d_tanh(x, weight, shift, stride, padding, self.backend)
 
     def _extend(self, x: Tensor, margins: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
-        """The map extended by these margins in the layer's padding mode, negative ones cropped.
+        """The map extended by these margins in the layer's padding mode.
 
-        Zeros are not written: the second value is the padding that is left for the convolution to add.
+        Zeros are not written, and nothing is cropped: the second value is the padding that is left for the convolution.
         """
-        (cy, cx), (gy, gx) = (tuple(max(sign * m, 0) for m in margins) for sign in (-1, 1))
-        if cy or cx:
-            # Not a slice: its gradient would be contiguous whatever the map is, and BatchNorm is ten times slower then.
-            x = F.pad(x, (-cx, -cx, -cy, -cy))
-        if self.padding_mode == "zeros":
-            return x, (gy, gx)
-        if not gy and not gx:
-            return x, (0, 0)
+        gy, gx = (max(margin, 0) for margin in margins)
+        if self.padding_mode == "zeros" or not (gy or gx):
+            return x, margins
+        left = min(margins[0], 0), min(margins[1], 0)
         if max(gy, gx) < min(x.shape[2:]):
-            return F.pad(x, (gx, gx, gy, gy), mode=self.padding_mode), (0, 0)
+            return F.pad(x, (gx, gx, gy, gy), mode=self.padding_mode), left
         # F.pad refuses margins as wide as the map, which a 1×1 layer on a tiny map has.
         for dim, margin in ((2, gy), (3, gx)):
             x = x.index_select(dim, _source(x.shape[dim], margin, self.padding_mode, x.device))
-        return x, (0, 0)
+        return x, left
 
     def extra_repr(self) -> str:
         side, stride, padding, dilation = self.window
@@ -109,9 +105,40 @@ class ForgivingBatchNorm2d(nn.BatchNorm2d):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and x.shape[0] * x.shape[2] * x.shape[3] < 2:
+        if self.training and _pixels(x) < 2:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
+
+    def tanh(self, x: Tensor) -> Tensor:
+        """The Tanh of forward(x), by the native kernel."""
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        assert self.momentum is not None
+        if not self.training or _pixels(x) < 2:
+            return native.norm_tanh(x, self.weight, self.bias, self.running_mean, self.running_var, self.eps)[0]
+        y, mean, var = native.norm_tanh(x, self.weight, self.bias, None, None, self.eps)
+        with torch.no_grad():
+            self.num_batches_tracked.add_(1)
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(var * (_pixels(x) / (_pixels(x) - 1)), self.momentum)
+        return y
+
+
+def _pixels(x: Tensor) -> int:
+    """Values of one channel."""
+    return x.shape[0] * x.shape[2] * x.shape[3]
+
+
+def _norm_tanh(u: Tensor, norm: nn.BatchNorm2d, backend: str) -> Tensor:
+    """tanh(norm(u)); in one operator where norm is Φ's own and nobody listens to it."""
+    hooks = norm._forward_hooks, norm._forward_pre_hooks, norm._backward_hooks, norm._backward_pre_hooks
+    plain = norm.running_var is not None and norm.momentum is not None and not any(hooks)
+    if isinstance(norm, ForgivingBatchNorm2d) and plain and u.numel() and takes_native_exactly(backend, u):
+        return norm.tanh(u)
+    y = norm(u)
+    # In place, unless somebody has put a backward hook on the normalisation: autograd forbids it then.
+    return y.tanh() if norm._backward_hooks or norm._backward_pre_hooks else y.tanh_()
 
 
 def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:

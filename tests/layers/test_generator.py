@@ -45,8 +45,10 @@ def test_padding_modes_extend_as_torch_does(mode):
     phi, x = AtomGenerator(2, 3, 3, padding_mode=mode), torch.randn(1, 2, 5, 6)
     expected = torch.nn.functional.pad(x, (3, 3, 2, 2), mode=mode)
     assert torch.equal(phi._extend(x, (2, 3))[0], expected)
-    assert torch.equal(phi._extend(x, (-1, -2))[0], x[:, :, 1:-1, 2:-2])
-    assert torch.equal(phi._extend(x, (-1, 2))[0], expected[:, :, 3:-3, 1:-1])
+    assert phi._extend(x, (-1, -2)) == (x, (-1, -2)), "left to the convolution"
+    extended, left = phi._extend(x, (-1, 2))
+    assert torch.equal(extended, expected[:, :, 2:-2, 1:-1])
+    assert left == (-1, 0)
 
 
 @pytest.mark.parametrize(

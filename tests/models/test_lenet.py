@@ -20,7 +20,7 @@ def test_both_convolutions_are_swapped():
     assert [m.kernel_size for m in model.modules() if isinstance(m, AdaptiveConv2d)] == [(5, 5), (5, 5)]
     # Φ makes it some 60 times the multiply-adds, which the paper does not say.
     ratio = count(model, (1, 3, 32, 32)).multiply_adds / count(create_model("lenet"), (1, 3, 32, 32)).multiply_adds
-    assert ratio == pytest.approx(59.5, abs=0.1)
+    assert ratio == pytest.approx(62.8, abs=0.1)
     assert model(torch.randn(2, 3, 32, 32)).shape == (2, 100)
 
 

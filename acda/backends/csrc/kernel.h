@@ -13,6 +13,8 @@ template <class T>
 struct Kernel {
   typedef T Vec __attribute__((vector_size(ACDA_VECTOR), aligned(sizeof(T)), may_alias));
   static constexpr int64_t kLanes = ACDA_VECTOR / sizeof(T);
+  typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Lane;
+  typedef Lane Lanes __attribute__((vector_size(ACDA_VECTOR)));
   static constexpr int kTall = 6;                 // rows and
   static constexpr int64_t kPanel = 2 * kLanes;   // columns of a register tile: 12 of 16 registers
   static constexpr int64_t kPixelBlock = 16;  // pixels that share the cached input while the channels go by
@@ -126,37 +128,67 @@ struct Kernel {
     }
   }
 
-  // dD[m, tap] = sum over the channels of dz[m] * x[tap], for R atoms and two taps.
+  // dD[tap, m] = sum over the channels of dz[m] * x[tap], for R atoms and two taps. Whole vectors are written.
   template <int R>
   ACDA_TARGET static void correlate(
-      const Shape& s, const T* first, const T* second, const T* dz, T* to_first, T* to_second, int64_t D_row) {
-    Vec acc[R][2];
-    for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = Vec{};
+      const Shape& s, const T* first, const T* second, const T* dz, T* to_first, T* to_second) {
+    Vec acc[2][R];
+    for (int r = 0; r < R; ++r) acc[0][r] = acc[1][r] = Vec{};
     for (int64_t g = 0; g < s.groups; ++g, first += s.group_channels, second += s.group_channels, dz += s.group_z)
       for (int64_t c = 0; c < s.group_channels; c += kLanes) {
         const Vec u = *(const Vec*)(first + c), v = *(const Vec*)(second + c);
         for (int r = 0; r < R; ++r) {
           const Vec w = *(const Vec*)(dz + r * s.group_channels + c);
-          acc[r][0] += w * u;
-          acc[r][1] += w * v;
+          acc[0][r] += w * u;
+          acc[1][r] += w * v;
         }
       }
-    for (int r = 0; r < R; ++r) {
-      to_first[r * D_row] = total(acc[r][0]);
-      to_second[r * D_row] = total(acc[r][1]);
-    }
+    store_totals<R>(acc[0], to_first);
+    store_totals<R>(acc[1], to_second);
   }
 
-  ACDA_TARGET static inline __attribute__((always_inline)) T total(Vec v) {
-    T sum = 0;
-    for (int64_t i = 0; i < kLanes; ++i) sum += v[i];
-    return sum;
+  template <int R, int First = 0>
+  ACDA_TARGET static inline __attribute__((always_inline)) void store_totals(const Vec (&v)[R], T* to) {
+    *(Vec*)(to + First) = totals<R, First, 1>(v);
+    if constexpr (First + kLanes < R) store_totals<R, First + kLanes>(v, to);
   }
+
+  // Lane i is the sum over v[First + i] (zero from R on): each step folds two vectors into one.
+  template <int R, int First, int64_t Step>
+  ACDA_TARGET static inline __attribute__((always_inline)) Vec totals(const Vec (&v)[R]) {
+    if constexpr (First >= R) return Vec{};
+    else if constexpr (Step == kLanes) return v[First];
+    else return fold<Step>(totals<R, First, 2 * Step>(v), totals<R, First + Step, 2 * Step>(v));
+  }
+
+  // In every 2D lanes: the halves of a added to each other, then those of b.
+  template <int64_t D>
+  ACDA_TARGET static inline __attribute__((always_inline)) Vec fold(Vec a, Vec b) {
+    Lanes low{}, high{};
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const bool from_a = i / D % 2 == 0;
+      low[i] = from_a ? i : kLanes + i - D;
+      high[i] = from_a ? i + D : kLanes + i;
+    }
+    return shuffled(a, b, low) + shuffled(a, b, high);
+  }
+
+#if defined(__clang__)
+  ACDA_TARGET static inline __attribute__((always_inline)) Vec shuffled(Vec a, Vec b, Lanes from) {
+    Vec y;
+    for (int64_t i = 0; i < kLanes; ++i) y[i] = from[i] < kLanes ? a[from[i]] : b[from[i] - kLanes];
+    return y;
+  }
+#else
+  ACDA_TARGET static inline __attribute__((always_inline)) Vec shuffled(Vec a, Vec b, Lanes from) {
+    return __builtin_shuffle(a, b, from);
+  }
+#endif
 
   // The tile functions by their number of atoms (and vectors): how the loops below pick one at run time.
   typedef void (*Gather)(const Shape&, const T* const*, int64_t, int64_t, const T*, int64_t, T*, int64_t);
   typedef void (*Scatter)(const Shape&, T* const*, int64_t, int64_t, const T*, int64_t, const T*, int64_t);
-  typedef void (*Correlate)(const Shape&, const T*, const T*, const T*, T*, T*, int64_t);
+  typedef void (*Correlate)(const Shape&, const T*, const T*, const T*, T*, T*);
   static constexpr Gather kGather[2][6] = {
       {gather<1, 1>, gather<2, 1>, gather<3, 1>, gather<4, 1>, gather<5, 1>, gather<6, 1>},
       {gather<1, 2>, gather<2, 2>, gather<3, 2>, gather<4, 2>, gather<5, 2>, gather<6, 2>}};
@@ -277,7 +309,7 @@ struct Kernel {
       if (!grad) return;
       dx_ring.resize(s.ring_rows * s.columns * s.channels, false);
       dz.resize(s.chunk * s.z_size, false);
-      dD.resize(s.D_size, false);
+      dD.resize(s.taps * (s.M + kLanes + kTall), false);
       if (!s.has_mixing) return;
       panel.resize(s.chunk * kPanel, false);
       dA.resize(s.O * s.group_z, true);
@@ -462,22 +494,26 @@ struct Kernel {
                   std::min(kPanel, s.group_z - n * kPanel));
     }
 
-    // dalpha = dD psi', where dD[m, tap] is the inner product of dz[m] and what the tap saw.
+    // dalpha = dD psi', where dD[tap, m] is the inner product of dz[m] and what the tap saw.
     ACDA_TARGET void gradient_of_coefficients(int64_t linear, int64_t q, const T* from) {
-      T* to = s.has_bases ? dD.data() : dalpha + linear * s.D_size;
-      const int64_t column = q * s.sx * s.channels, dilation = s.dx * s.channels;
+      const int64_t column = q * s.sx * s.channels, dilation = s.dx * s.channels, row = s.M + kLanes + kTall;
       for (int64_t m = 0; m < s.M; m += kTall) {
         const Correlate pair = kCorrelate[std::min<int64_t>(kTall, s.M - m) - 1];
         for (int64_t t = 0; t < s.taps; t += 2) {
           const int64_t u = std::min(t + 1, s.taps - 1);  // the last tap of an odd number is done twice
           pair(s, rows[s.live[t].row] + column + s.live[t].column * dilation,
                rows[s.live[u].row] + column + s.live[u].column * dilation, from + m * s.group_channels,
-               to + m * s.D_row + t, to + m * s.D_row + u, s.D_row);
+               dD.data() + t * row + m, dD.data() + u * row + m);
         }
       }
-      if (!s.has_bases) return;
+      if (!s.has_bases) {
+        T* to = dalpha + linear * s.M * s.taps;
+        for (int64_t m = 0; m < s.M; ++m)
+          for (int64_t t = 0; t < s.taps; ++t) *to++ = dD[t * row + m];
+        return;
+      }
       for (int64_t l = 0; l < s.L; l += kPanel)
-        product(s.M, s.taps, dD.data(), s.D_row, 1, packed.psi_t.data() + l, up(s.L), nullptr, false,
+        product(s.M, s.taps, dD.data(), 1, row, packed.psi_t.data() + l, up(s.L), nullptr, false,
                 dalpha + linear * s.M * s.L + l, s.L, std::min(kPanel, s.L - l));
     }
 

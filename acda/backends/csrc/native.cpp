@@ -18,6 +18,7 @@
 #include <new>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -237,42 +238,151 @@ void backward_with(const Arguments& a, const Tensor& grad, Tensor& dx, Tensor& d
 }
 
 template <template <class> class Conv, class T>
-void squashed_with(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& shift, Tensor& y) {
+void convolve_with(
+    const ConvShape& s, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& shift, bool squash, Tensor& y) {
   const typename Conv<T>::Packed packed(s, in<T>(weight), in<T>(shift));
-  walk_freely(s.B * s.P, [&] { return typename Conv<T>::Walk(s, packed, in<T>(x), out<T>(y)); });
+  walk_freely(s.B * s.P, [&] { return typename Conv<T>::Walk(s, packed, in<T>(x), out<T>(y), squash); });
 }
 
-template <class T, class... Rest>
-void choose_forward(Rest&&... rest) {
-  switch (supported()) {
-#if defined(__x86_64__)
-    case Vectors::kAvx512: return forward_with<avx512::Kernel, T>(rest...);
-    case Vectors::kAvx2: return forward_with<avx2::Kernel, T>(rest...);
-#endif
-    default: return forward_with<baseline::Kernel, T>(rest...);
-  }
+// One share of the rows for each thread, in order: sums over them repeat with the same number of threads.
+template <class Share, class MakeShare>
+std::vector<std::unique_ptr<Share>> in_shares(int64_t rows, MakeShare make_share) {
+  const int64_t threads = threads_for(rows);
+  std::vector<std::unique_ptr<Share>> shares(threads);
+  torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto [first, last] = share(rows, threads, i);
+      shares[i] = make_share(first, last);
+    }
+  });
+  return shares;
 }
 
-template <class T, class... Rest>
-void choose_backward(Rest&&... rest) {
-  switch (supported()) {
-#if defined(__x86_64__)
-    case Vectors::kAvx512: return backward_with<avx512::Kernel, T>(rest...);
-    case Vectors::kAvx2: return backward_with<avx2::Kernel, T>(rest...);
-#endif
-    default: return backward_with<baseline::Kernel, T>(rest...);
+template <template <class> class Conv, class T>
+void convolve_back_with(const ConvShape& s, const Tensor& grad, const Tensor& x, const Tensor& weight, Tensor& dx, Tensor& dweight) {
+  // The gradient of the input is a convolution too: of the gradient, with the filters turned round.
+  const ConvShape back{s.B, s.P, s.Q, s.O, s.C, s.k, s.H, s.W, 1, 1, s.k - 1 - s.py, s.k - 1 - s.px};
+  if (dx.numel()) {
+    const typename Conv<T>::Packed packed(back, in<T>(weight), nullptr, true);
+    walk_freely(s.B * s.H, [&] { return typename Conv<T>::Walk(back, packed, in<T>(grad), out<T>(dx), false); });
   }
+  using Sums = typename Conv<T>::WeightGradient;
+  const auto shares = in_shares<Sums>(s.B * s.P, [&](int64_t first, int64_t last) {
+    auto sums = std::make_unique<Sums>(s, in<T>(x), in<T>(grad));
+    sums->run(first, last);
+    return sums;
+  });
+  T* to = out<T>(dweight);
+  constexpr int64_t kPanel = Conv<T>::kPanel;
+  for (const auto& sums : shares)
+    for (int64_t o = 0; o < s.O; ++o)
+      for (int64_t c = 0; c < s.C; ++c)
+        for (int64_t t = 0; t < s.k * s.k; ++t)
+          to[(o * s.C + c) * s.k * s.k + t] +=
+              sums->sums[((c / kPanel * s.k * s.k + t) * s.O + o) * kPanel + c % kPanel];
 }
 
-template <class T, class... Rest>
-void choose_squashed(Rest&&... rest) {
-  switch (supported()) {
-#if defined(__x86_64__)
-    case Vectors::kAvx512: return squashed_with<avx512::SquashedConv, T>(rest...);
-    case Vectors::kAvx2: return squashed_with<avx2::SquashedConv, T>(rest...);
-#endif
-    default: return squashed_with<baseline::SquashedConv, T>(rest...);
+// Numbers for each channel.
+struct Channels {
+  const Tensor &weight, &bias;
+  const std::optional<Tensor>&mean, &var;
+  double eps;
+};
+
+template <template <class> class NormTanh, class T>
+void norm_tanh_with(const Tensor& u, const Channels& c, Tensor& y, Tensor& mean, Tensor& var) {
+  using Statistics = typename NormTanh<T>::Statistics;
+  const int64_t O = u.size(3), rows = u.size(0) * u.size(1), width = u.size(2);
+  T *means = out<T>(mean), *vars = out<T>(var);
+  if (c.mean) {
+    std::copy_n(in<T>(c.mean), O, means);
+    std::copy_n(in<T>(c.var), O, vars);
+  } else {
+    Statistics all(O);
+    for (const auto& part : in_shares<Statistics>(rows, [&](int64_t first, int64_t last) {
+           auto part = std::make_unique<Statistics>(O);
+           part->add(in<T>(u) + first * width * O, (last - first) * width);
+           return part;
+         }))
+      all.add(*part);
+    for (int64_t o = 0; o < O; ++o) means[o] = T(all.mean[o]), vars[o] = T(all.squares[o] / double(rows * width));
   }
+  std::vector<T> scale(O), shift(O);
+  for (int64_t o = 0; o < O; ++o) {
+    scale[o] = in<T>(c.weight)[o] / std::sqrt(vars[o] + T(c.eps));
+    shift[o] = in<T>(c.bias)[o] - means[o] * scale[o];
+  }
+  torch::stable::parallel_for(0, rows, 1, [&](int64_t first, int64_t last) {
+    NormTanh<T>::forward(
+        O, in<T>(u) + first * width * O, scale.data(), shift.data(), out<T>(y) + first * width * O, (last - first) * width);
+  });
+}
+
+template <template <class> class NormTanh, class T>
+void norm_tanh_back_with(
+    const Tensor& grad, const Tensor& y, const Tensor& u, const Tensor& weight, const Tensor& mean, const Tensor& var, double eps,
+    bool fixed, Tensor& du, Tensor& dweight, Tensor& dbias) {
+  const int64_t O = u.size(3), rows = u.size(0) * u.size(1), width = u.size(2);
+  const T *means = in<T>(mean), *vars = in<T>(var);
+  std::vector<double> sum(O), product(O);
+  using Pair = std::pair<std::vector<double>, std::vector<double>>;
+  for (const auto& part : in_shares<Pair>(rows, [&](int64_t first, int64_t last) {
+         auto part = std::make_unique<Pair>(std::vector<double>(O), std::vector<double>(O));
+         const int64_t at = first * width * O;
+         NormTanh<T>::sums(
+             O, in<T>(grad) + at, in<T>(y) + at, in<T>(u) + at, means, (last - first) * width, part->first.data(),
+             part->second.data());
+         return part;
+       }))
+    for (int64_t o = 0; o < O; ++o) sum[o] += part->first[o], product[o] += part->second[o];
+  std::vector<T> scale(O), offset(O), slope(O);
+  const double pixels = double(rows * width);
+  for (int64_t o = 0; o < O; ++o) {
+    const double inverse = 1 / std::sqrt(double(vars[o]) + eps), factor = in<T>(weight)[o] * inverse;
+    out<T>(dweight)[o] = T(product[o] * inverse);
+    out<T>(dbias)[o] = T(sum[o]);
+    scale[o] = T(factor);
+    if (fixed) continue;  // the statistics do not depend on u
+    offset[o] = T(factor * sum[o] / pixels);
+    slope[o] = T(factor * product[o] * inverse * inverse / pixels);
+  }
+  torch::stable::parallel_for(0, rows, 1, [&](int64_t first, int64_t last) {
+    const int64_t at = first * width * O;
+    NormTanh<T>::backward(
+        O, in<T>(grad) + at, in<T>(y) + at, in<T>(u) + at, means, scale.data(), offset.data(), slope.data(), out<T>(du) + at,
+        (last - first) * width);
+  });
+}
+
+// choose_NAME<T>(…) is NAME_with of the best instruction set that this processor has.
+#if defined(__x86_64__)
+#define ACDA_CHOOSE(name, Kernel)                                              \
+  template <class T, class... Rest>                                            \
+  void choose_##name(Rest&&... rest) {                                         \
+    switch (supported()) {                                                     \
+      case Vectors::kAvx512: return name##_with<avx512::Kernel, T>(rest...);   \
+      case Vectors::kAvx2: return name##_with<avx2::Kernel, T>(rest...);       \
+      default: return name##_with<baseline::Kernel, T>(rest...);               \
+    }                                                                          \
+  }
+#else
+#define ACDA_CHOOSE(name, Kernel)                     \
+  template <class T, class... Rest>                   \
+  void choose_##name(Rest&&... rest) {                \
+    return name##_with<baseline::Kernel, T>(rest...); \
+  }
+#endif
+ACDA_CHOOSE(forward, Kernel)
+ACDA_CHOOSE(backward, Kernel)
+ACDA_CHOOSE(convolve, Conv)
+ACDA_CHOOSE(convolve_back, Conv)
+ACDA_CHOOSE(norm_tanh, NormTanh)
+ACDA_CHOOSE(norm_tanh_back, NormTanh)
+#undef ACDA_CHOOSE
+
+void check_floating(const Tensor& x) {
+  STD_TORCH_CHECK(
+      x.scalar_type() == ScalarType::Float || x.scalar_type() == ScalarType::Double, "acda: float32 or float64 only.");
 }
 
 void check(const Tensor& t, const Tensor& like, int64_t dimensions, const char* name) {
@@ -284,8 +394,7 @@ void check(const Tensor& t, const Tensor& like, int64_t dimensions, const char* 
 Arguments checked(
     const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing, int64_t k,
     int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups, bool planar = false) {
-  STD_TORCH_CHECK(
-      x.scalar_type() == ScalarType::Float || x.scalar_type() == ScalarType::Double, "acda: float32 or float64 only.");
+  check_floating(x);
   check(x, x, 4, "x");
   check(alpha, x, 5, "coefficients");
   if (bases) check(*bases, x, 3, "bases");
@@ -351,24 +460,91 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> adaptive_conv2d_backward(
   return {d_x, d_alpha, d_mixing, d_bias};
 }
 
-Tensor conv2d_tanh(Tensor x, Tensor weight, Tensor shift, int64_t sy, int64_t sx, int64_t py, int64_t px) {
-  STD_TORCH_CHECK(
-      x.scalar_type() == ScalarType::Float || x.scalar_type() == ScalarType::Double, "acda: float32 or float64 only.");
+ConvShape checked_conv(const Tensor& x, const Tensor& weight, int64_t sy, int64_t sx, int64_t py, int64_t px) {
+  check_floating(x);
   check(x, x, 4, "x");
   check(weight, x, 4, "weight");
-  check(shift, x, 1, "shift");
-  ConvShape s{x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), weight.size(2)};
-  s.sy = sy, s.sx = sx, s.py = py, s.px = px;
+  ConvShape s{x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), weight.size(2), 0, 0, sy, sx, py, px};
   STD_TORCH_CHECK(
-      sy > 0 && sx > 0 && py >= 0 && px >= 0 && s.C > 0 && s.O > 0 && s.k > 0 && weight.size(1) == s.C &&
-          weight.size(3) == s.k && shift.size(0) == s.O && s.H + 2 * py >= s.k && s.W + 2 * px >= s.k,
-      "acda: the weight needs (O, C, k, k), the shift (O,), and the map room for one window.");
+      sy > 0 && sx > 0 && s.C > 0 && s.O > 0 && s.k > 0 && weight.size(1) == s.C &&
+          weight.size(3) == s.k && s.H + 2 * py >= s.k && s.W + 2 * px >= s.k,
+      "acda: the weight needs (O, C, k, k), and the map room for one window.");
   s.P = (s.H + 2 * py - s.k) / sy + 1, s.Q = (s.W + 2 * px - s.k) / sx + 1;
+  return s;
+}
+
+Tensor run_conv(const ConvShape& s, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& shift, bool squash) {
   Tensor y = torch::stable::new_empty(x, {s.B, s.P, s.Q, s.O});
   if (s.B > 0)
-    x.scalar_type() == ScalarType::Double ? choose_squashed<double>(s, x, weight, shift, y)
-                                          : choose_squashed<float>(s, x, weight, shift, y);
+    x.scalar_type() == ScalarType::Double ? choose_convolve<double>(s, x, weight, shift, squash, y)
+                                          : choose_convolve<float>(s, x, weight, shift, squash, y);
   return y;
+}
+
+Tensor conv2d_tanh(Tensor x, Tensor weight, Tensor shift, int64_t sy, int64_t sx, int64_t py, int64_t px) {
+  const ConvShape s = checked_conv(x, weight, sy, sx, py, px);
+  check(shift, x, 1, "shift");
+  STD_TORCH_CHECK(shift.size(0) == s.O, "acda: the shift needs one number per output channel.");
+  return run_conv(s, x, weight, shift, true);
+}
+
+Tensor conv2d(Tensor x, Tensor weight, int64_t py, int64_t px) {
+  return run_conv(checked_conv(x, weight, 1, 1, py, px), x, weight, std::nullopt, false);
+}
+
+std::tuple<Tensor, Tensor> conv2d_backward(Tensor grad, Tensor x, Tensor weight, int64_t py, int64_t px, bool input) {
+  const ConvShape s = checked_conv(x, weight, 1, 1, py, px);
+  check(grad, x, 4, "the gradient");
+  STD_TORCH_CHECK(
+      py < s.k && px < s.k && grad.size(0) == s.B && grad.size(1) == s.P && grad.size(2) == s.Q && grad.size(3) == s.O,
+      "acda: the gradient needs the output's shape, and the padding to be smaller than the window.");
+  Tensor dx = torch::stable::new_empty(x, {input ? s.B : 0, s.H, s.W, s.C});
+  Tensor dweight = torch::stable::new_zeros(x, {s.O, s.C, s.k, s.k});
+  if (s.B > 0)
+    x.scalar_type() == ScalarType::Double ? choose_convolve_back<double>(s, grad, x, weight, dx, dweight)
+                                          : choose_convolve_back<float>(s, grad, x, weight, dx, dweight);
+  return {dx, dweight};
+}
+
+void check_channels(const Tensor& t, const Tensor& u, const char* name) {
+  check(t, u, 1, name);
+  STD_TORCH_CHECK(t.size(0) == u.size(3), "acda: ", name, " needs one number per channel.");
+}
+
+std::tuple<Tensor, Tensor, Tensor> norm_tanh(
+    Tensor u, Tensor weight, Tensor bias, std::optional<Tensor> mean, std::optional<Tensor> var, double eps) {
+  check_floating(u);
+  check(u, u, 4, "u");
+  check_channels(weight, u, "weight");
+  check_channels(bias, u, "bias");
+  STD_TORCH_CHECK(mean.has_value() == var.has_value(), "acda: mean and var come together.");
+  STD_TORCH_CHECK(mean || u.numel() > 0, "acda: the statistics of nothing are not defined.");
+  if (mean) check_channels(*mean, u, "mean"), check_channels(*var, u, "var");
+  Tensor y = torch::stable::new_empty(u, {u.size(0), u.size(1), u.size(2), u.size(3)});
+  Tensor own_mean = torch::stable::new_empty(u, {u.size(3)}), own_var = torch::stable::new_empty(u, {u.size(3)});
+  const Channels c{weight, bias, mean, var, eps};
+  u.scalar_type() == ScalarType::Double ? choose_norm_tanh<double>(u, c, y, own_mean, own_var)
+                                        : choose_norm_tanh<float>(u, c, y, own_mean, own_var);
+  return {y, own_mean, own_var};
+}
+
+std::tuple<Tensor, Tensor, Tensor> norm_tanh_backward(
+    Tensor grad, Tensor y, Tensor u, Tensor weight, Tensor mean, Tensor var, double eps, bool fixed) {
+  check_floating(u);
+  check(u, u, 4, "u");
+  for (const Tensor* t : {&grad, &y}) {
+    check(*t, u, 4, "the gradient");
+    for (int64_t i = 0; i < 4; ++i) STD_TORCH_CHECK(t->size(i) == u.size(i), "acda: the gradient needs the output's shape.");
+  }
+  check_channels(weight, u, "weight");
+  check_channels(mean, u, "mean");
+  check_channels(var, u, "var");
+  Tensor du = torch::stable::new_empty(u, {u.size(0), u.size(1), u.size(2), u.size(3)});
+  Tensor dweight = torch::stable::new_empty(u, {u.size(3)}), dbias = torch::stable::new_empty(u, {u.size(3)});
+  u.scalar_type() == ScalarType::Double
+      ? choose_norm_tanh_back<double>(grad, y, u, weight, mean, var, eps, fixed, du, dweight, dbias)
+      : choose_norm_tanh_back<float>(grad, y, u, weight, mean, var, eps, fixed, du, dweight, dbias);
+  return {du, dweight, dbias};
 }
 
 int64_t vector_bytes() {
@@ -389,6 +565,10 @@ STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
   m.impl("adaptive_conv2d_planar", TORCH_BOX(&adaptive_conv2d_planar));
   m.impl("adaptive_conv2d_backward", TORCH_BOX(&adaptive_conv2d_backward));
   m.impl("conv2d_tanh", TORCH_BOX(&conv2d_tanh));
+  m.impl("conv2d", TORCH_BOX(&conv2d));
+  m.impl("conv2d_backward", TORCH_BOX(&conv2d_backward));
+  m.impl("norm_tanh", TORCH_BOX(&norm_tanh));
+  m.impl("norm_tanh_backward", TORCH_BOX(&norm_tanh_backward));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(acda, CompositeExplicitAutograd, m) {
