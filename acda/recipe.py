@@ -29,6 +29,8 @@ class Recipe:
     """steps until the learning rate is at its highest"""
     frozen_norm: bool = False
     """batch normalisation with its running statistics, in training too"""
+    test_every: int = 1
+    """epochs from one test to the next"""
     seed: int = 0
     """of the initial weights, the order of the images and their augmentation"""
 
@@ -36,6 +38,11 @@ class Recipe:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} needs to be at least 1; got {getattr(self, name)}.")
+        if self.test_every < 1 or self.epochs % self.test_every:
+            raise ValueError(
+                f"the last epoch is tested: epochs needs to be a multiple of test_every; got {self.epochs} and "
+                f"{self.test_every}."
+            )
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate needs to be positive; got {self.learning_rate}.")
 
@@ -53,4 +60,61 @@ class Recipe:
         known = {field.name for field in dataclasses.fields(cls)}
         if set(values) - known:
             raise ValueError(f"the recipe has settings that this version does not know: {sorted(set(values) - known)}.")
-        return cls(**{**values, "data": Path(values["data"])})
+        paths = {name: Path(values[name]) for name in ("data", "initial") if values.get(name) is not None}
+        return cls(**{**values, **paths})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification(Recipe):
+    """Classify images: small ones of one size from memory, others from their files."""
+
+    image_size: int | None = None
+    """side to which images are cropped and resized as they are read from files; none: all in memory, as they are"""
+    margin: int = 4
+    """in memory: pixels by which training images are shifted at most, each way; 0 also leaves them unmirrored"""
+    label_smoothing: float = 0.0
+    """part of the target that is spread over all classes"""
+    dataset: Literal["CIFAR10", "CIFAR100"] | None = None
+    """what --download fetches into the data folder"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Recipe):
+    """Count heads by their density: mean square error on crops, absolute errors on whole photos."""
+
+    crop: int = 256
+    """side of the training crops in pixels, a multiple of 16; photos that are smaller are extended"""
+    sigma: float = 8.0
+    """spread of a head in the density map, in pixels of the photo"""
+    initial: Path | None = None
+    """weights of a trained classifier of the same kind to begin with"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.crop < 16 or self.crop % 16:
+            raise ValueError(f"crop needs to be a multiple of 16; got {self.crop}.")
+        if not self.sigma > 0:
+            raise ValueError(f"sigma needs to be positive; got {self.sigma}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restoration(Recipe):
+    """Restore photos from pairs of a degraded and a clean one: mean square error on crops."""
+
+    crop: int = 96
+    """side of the training crops in pixels"""
+    crops: int = 4800
+    """training crops an epoch, of all photos alike"""
+    channels: Literal["y", "rgb"] = "rgb"
+    """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
+    scale: Literal[2, 3, 4] | None = None
+    """which of RealSR's scales; the ratio that the network is trained at"""
+
+
+def recipe_from_json(text: str) -> Recipe:
+    """The recipe of whatever task that to_json wrote."""
+    kinds: dict[str, type[Recipe]] = {kind.__name__: kind for kind in (Classification, Counting, Restoration)}
+    task = json.loads(text).get("task")
+    if task not in kinds:
+        raise ValueError(f"this is no recipe that this version knows: its task is {task!r}.")
+    return kinds[task].from_json(text)

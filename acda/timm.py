@@ -1,10 +1,10 @@
-"""Registers the networks with timm when imported: `timm.create_model("ad_resnet_s", num_classes=10)`."""
+"""Registers the classifiers with timm when imported: `timm.create_model("ad_resnet_s", num_classes=10)`."""
 
 from collections.abc import Callable
 from typing import Any
 
 from acda.extras import need
-from acda.models import MODELS
+from acda.models import CLASSIFIERS
 from acda.models.lenet import LENETS
 
 _registry, _builder = need("timm.models._registry", "timm"), need("timm.models._builder", "timm")
@@ -37,7 +37,7 @@ def _entrypoint(name: str) -> Callable[..., Any]:
         if options.get("features_only") and name in LENETS:
             raise ValueError(f"{name} has no pyramid of features; the Ad-ResNets have.")
         filtered = ("img_size",) if name in LENETS else ()
-        return _builder.build_model_with_cfg(MODELS[name], name, pretrained, kwargs_filter=filtered, **options)
+        return _builder.build_model_with_cfg(CLASSIFIERS[name], name, pretrained, kwargs_filter=filtered, **options)
 
     create.__name__ = create.__qualname__ = name
     create.__module__ = __name__
@@ -46,7 +46,7 @@ def _entrypoint(name: str) -> Callable[..., Any]:
 
 
 # timm reads a module's entry points and configurations from its namespace.
-default_cfgs = _registry.generate_default_cfgs({f"{name}.untrained": _config(name) for name in MODELS})
+default_cfgs = _registry.generate_default_cfgs({f"{name}.untrained": _config(name) for name in CLASSIFIERS})
 __all__: list[str] = []  # register_model fills it
-for _name in MODELS:
+for _name in CLASSIFIERS:
     globals()[_name] = _registry.register_model(_entrypoint(_name))

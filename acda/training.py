@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from acda.environment import describe
 from acda.extras import need
 from acda.files import written_whole
-from acda.recipe import Recipe
-from acda.tasks.classification import Classification, ClassificationTask
+from acda.recipe import Classification, Counting, Recipe, Restoration, recipe_from_json
+from acda.tasks.classification import ClassificationTask
+from acda.tasks.counting import CountingTask
+from acda.tasks.restoration import RestorationTask
 from acda.tasks.task import Task
+from acda.weights import fill, read_weights, write_weights
 
 need("pytorch_lightning", "train")
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO  # noqa: E402  after need
@@ -52,6 +54,8 @@ class Run:
     """normalise over the batches of all processes together; GPUs only"""
     threads: int | None = None
     """that each process may use on a CPU"""
+    download: bool = False
+    """fetch the dataset into the data folder where it is missing; CIFAR only"""
     workers: int = 0
     """processes that read images for each of them, where the images stay in their files"""
 
@@ -66,7 +70,7 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     seed_everything(recipe.seed, verbose=False)
     task = task_of(recipe, run)
     history = History(folder, name)
-    callbacks: list[Callback] = [history, StopAfterSaving(folder), *_checkpoints(folder, task.monitored)]
+    callbacks: list[Callback] = [history, StopAfterSaving(folder), *_checkpoints(folder, task)]
     if sys.stderr.isatty():
         callbacks.append(TQDMProgressBar())
     trainer = Trainer(
@@ -77,6 +81,7 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
         precision=run.precision,
         sync_batchnorm=run.sync_batchnorm,
         max_epochs=recipe.epochs,
+        check_val_every_n_epoch=recipe.test_every,
         logger=TensorBoardLogger(folder, name="", version=""),
         callbacks=callbacks,
         plugins=[WholeFiles()],
@@ -92,16 +97,31 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     except Stopped:
         raise KeyboardInterrupt from None
     if trainer.is_global_zero:
-        save_weights(task, folder / "weights.safetensors")
+        facts = {"model": recipe.model, **task.facts}
+        write_weights(folder / "weights.safetensors", task.state_dict(), facts)
         draw_curves(history.epochs, task.monitored, folder / "curves.png")
     return history.epochs[-1]
 
 
 def task_of(recipe: Recipe, run: Run) -> Task:
     """The Lightning module of a recipe, with its data, which were checked already where a run is resumed."""
+    if isinstance(recipe, Counting):
+        return CountingTask.of(recipe, run.workers)
+    if isinstance(recipe, Restoration):
+        return RestorationTask.of(recipe, run.workers)
     if isinstance(recipe, Classification):
-        return ClassificationTask.of(recipe, run.workers, check=not run.resume)
+        return ClassificationTask.of(recipe, run.workers, run.download, check=not run.resume)
     raise TypeError(f"there is no task for a recipe of type {type(recipe).__name__}.")
+
+
+def task_for_evaluation(recipe: Recipe, facts: dict[str, str]) -> Task:
+    """The same with the test data alone. facts: those that were saved with the weights."""
+    if isinstance(recipe, Counting):
+        return CountingTask.for_evaluation(recipe, facts)
+    if isinstance(recipe, Restoration):
+        return RestorationTask.for_evaluation(recipe, facts)
+    assert isinstance(recipe, Classification)
+    return ClassificationTask.for_evaluation(recipe, facts)
 
 
 def _quieten() -> None:
@@ -135,11 +155,11 @@ def _prepare(folder: Path, recipe: Recipe, run: Run) -> Path | None:
     return None
 
 
-def _checkpoints(folder: Path, monitored: str) -> list[ModelCheckpoint]:
+def _checkpoints(folder: Path, task: Task) -> list[ModelCheckpoint]:
     """After every epoch the last one, and the best so far."""
     common: dict[str, Any] = {"dirpath": folder / "checkpoints", "save_top_k": 1, "enable_version_counter": False}
     return [
-        ModelCheckpoint(filename="best", monitor=monitored, mode="min", **common),
+        ModelCheckpoint(filename="best", monitor=task.monitored, mode=task.best, **common),
         ModelCheckpoint(filename="last", **common),
     ]
 
@@ -207,13 +227,14 @@ class History(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.epochs = list(state["epochs"])
 
-    def on_train_epoch_start(self, trainer: Trainer, module: Any) -> None:
+    def on_train_start(self, trainer: Trainer, module: Any) -> None:
         self.begun = time.monotonic()
 
     def on_validation_end(self, trainer: Trainer, module: Any) -> None:
         # Before the checkpoint of the epoch, which holds it too.
         scores = {k: round(float(v), 6) for k, v in trainer.callback_metrics.items() if k != "loss now"}
         seconds = round(time.monotonic() - self.begun, 1)
+        self.begun = time.monotonic()
         self.epochs.append({"epoch": trainer.current_epoch + 1, **scores, "seconds": seconds})
         if not trainer.is_global_zero:
             return
@@ -228,13 +249,6 @@ class History(Callback):
             print(line, flush=True)
 
 
-def save_weights(task: Task, path: Path) -> None:
-    """The network and the statistics of its training images."""
-    tensors = {k: v.contiguous().cpu() for k, v in task.state_dict().items()}
-    with written_whole(path) as file:
-        need("safetensors.torch", "train").save_file(tensors, file, metadata=task.facts)
-
-
 def evaluate(path: Path, data: Path) -> dict[str, float]:
     """Score the network of a run, or of its weights.safetensors, on the test images of a folder."""
     folder = path if path.is_dir() else path.parent
@@ -242,29 +256,14 @@ def evaluate(path: Path, data: Path) -> dict[str, float]:
     for needed in (folder / "recipe.json", weights):
         if not needed.exists():
             raise ValueError(f"{needed} is missing: a run that is complete has recipe.json and weights.safetensors.")
-    recipe = replace(Classification.from_json((folder / "recipe.json").read_text()), data=data)
-    tensors, facts = _read_weights(weights)
+    recipe = replace(recipe_from_json((folder / "recipe.json").read_text()), data=data)
+    tensors, facts = read_weights(weights)
     _quieten()
-    task = ClassificationTask.for_evaluation(recipe, facts)
-    try:
-        task.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise ValueError(
-            f"{weights} are not the weights of {recipe.model}: {str(error).splitlines()[-1].strip()}"
-        ) from error
+    task = task_for_evaluation(recipe, facts)
+    fill(task, tensors, weights, recipe.model)
     trainer = Trainer(accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_checkpointing=False)
     (scores,) = trainer.validate(task, verbose=False)
     return {name: round(value, 6) for name, value in scores.items()}
-
-
-def _read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and facts of a safetensors file, which holds nothing else."""
-    safetensors = need("safetensors", "train")
-    try:
-        with safetensors.safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (safetensors.SafetensorError, OSError) as error:
-        raise ValueError(f"{path} cannot be read as safetensors ({error}).") from error
 
 
 def draw_curves(epochs: list[dict[str, Any]], monitored: str, path: Path) -> None:

@@ -1,6 +1,6 @@
 """Train the networks of the paper's tables, as a queue that can be stopped and started again at any moment.
 
-    python paper/run.py --data DIR                 # DIR has cifar10 and cifar100; two runs at once, one thread each
+    python paper/run.py --data DIR                 # DIR has the folders of ARMS; two runs at once, one thread each
     python paper/run.py --data DIR --only cifar10  # the recipes whose names have this in them
     python paper/run.py --collect                  # results/*.json from the runs that are complete
 
@@ -15,25 +15,74 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acda import create_model
 from acda.cost import count
 from acda.environment import describe
 from acda.files import written_whole
+from acda.weights import load
 
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "runs" / "paper"
-# Table, dataset, name in the table, recipe, folder of the data; the long ones first.
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One network of one table. size: of the images for which its cost is counted"""
+
+    table: str
+    dataset: str
+    name: str
+    recipe: str
+    folder: str
+    size: int
+    begins_with: str | None = None
+
+    @property
+    def out(self) -> Path:
+        return RUNS / self.recipe
+
+    @property
+    def log(self) -> Path:
+        return RUNS / f"{self.recipe}.log"
+
+    @property
+    def is_complete(self) -> bool:
+        return (self.out / "weights.safetensors").exists()
+
+
 ARMS = [
-    ("lenet", "CIFAR-10", "LeNet + ACDA", "cifar10_lenet_acda", "cifar10"),
-    ("lenet", "CIFAR-100", "LeNet + ACDA", "cifar100_lenet_acda", "cifar100"),
-    ("lenet", "CIFAR-10", "LeNet, as wide as ACDA costs", "cifar10_lenet_wide", "cifar10"),
-    ("lenet", "CIFAR-100", "LeNet, as wide as ACDA costs", "cifar100_lenet_wide", "cifar100"),
-    ("lenet", "CIFAR-10", "LeNet", "cifar10_lenet", "cifar10"),
-    ("lenet", "CIFAR-100", "LeNet", "cifar100_lenet", "cifar100"),
+    Arm("lenet", "CIFAR-10", "LeNet + ACDA", "cifar10_lenet_acda", "cifar10", 32),
+    Arm("lenet", "CIFAR-100", "LeNet + ACDA", "cifar100_lenet_acda", "cifar100", 32),
+    Arm("lenet", "CIFAR-10", "LeNet, as wide as ACDA costs", "cifar10_lenet_wide", "cifar10", 32),
+    Arm("lenet", "CIFAR-100", "LeNet, as wide as ACDA costs", "cifar100_lenet_wide", "cifar100", 32),
+    Arm("lenet", "CIFAR-10", "LeNet", "cifar10_lenet", "cifar10", 32),
+    Arm("lenet", "CIFAR-100", "LeNet", "cifar100_lenet", "cifar100", 32),
+    *(
+        Arm("tinyimagenet20", "20 classes", name, f"tinyimagenet20_{model}", "tinyimagenet20", 64)
+        for name, model in (("Ad-ResNet-s", "ad_resnet_s"), ("Baseline", "ad_resnet_s_conv"))
+    ),
+    *(
+        Arm(
+            "counting",
+            "ShanghaiTech A",
+            name,
+            f"shanghaitech_a_crowd_counter_s{kind}",
+            "shanghaitech/part_A",
+            512,
+            f"tinyimagenet20_ad_resnet_s{kind}",
+        )
+        for name, kind in (("Ad-ResNet-s", ""), ("Baseline", "_conv"))
+    ),
 ]
+# What a table shows of the last epoch's scores, and to how many digits.
+METRICS = {
+    "lenet": {"error": ("top-1 error, %", 2)},
+    "tinyimagenet20": {"error": ("top-1 error, %", 1)},
+    "counting": {"MAE": ("MAE", 2), "root MSE": ("root MSE", 2)},
+}
 
 
 def main() -> None:
@@ -46,24 +95,27 @@ def main() -> None:
     if not options.collect:
         if options.data is None:
             parser.error("--data is needed: the folder of the datasets")
-        wait_for([arm for arm in ARMS if options.only in arm[3] and not is_complete(arm[3])], options)
+        wait_for([arm for arm in ARMS if options.only in arm.recipe and not arm.is_complete], options)
     collect()
 
 
-def wait_for(arms: list[tuple[str, ...]], options: argparse.Namespace) -> None:
+def wait_for(arms: list[Arm], options: argparse.Namespace) -> None:
     """Run these, so many at once; Ctrl-C goes to all of them, and they save."""
     waiting = list(arms)
-    running: dict[str, subprocess.Popen[bytes]] = {}
+    running: dict[Arm, subprocess.Popen[bytes]] = {}
     try:
         while waiting or running:
-            while waiting and len(running) < options.at_once:
-                _, _, _, recipe, folder = waiting.pop(0)
-                running[recipe] = start(recipe, options.data / folder)
+            ready = [arm for arm in waiting if arm.begins_with is None or weights_of(arm.begins_with).exists()]
+            if not ready and not running:
+                sys.exit(f"{waiting[0].recipe} begins with the weights of {waiting[0].begins_with}: run that first")
+            for arm in ready[: options.at_once - len(running)]:
+                waiting.remove(arm)
+                running[arm] = start(arm, options.data)
             time.sleep(1)
-            for recipe, process in list(running.items()):
+            for arm, process in list(running.items()):
                 if process.poll() is not None:
-                    del running[recipe]
-                    print(f"{recipe}: {'complete' if process.returncode == 0 else f'failed, see {log_of(recipe)}'}")
+                    del running[arm]
+                    print(f"{arm.recipe}: {'complete' if process.returncode == 0 else f'failed, see {arm.log}'}")
     except KeyboardInterrupt:
         for process in running.values():
             process.send_signal(signal.SIGINT)
@@ -72,13 +124,18 @@ def wait_for(arms: list[tuple[str, ...]], options: argparse.Namespace) -> None:
         sys.exit("stopped; the same command goes on")
 
 
-def start(recipe: str, data: Path) -> "subprocess.Popen[bytes]":
-    out = RUNS / recipe
-    out.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "acda", "train", recipe, "--data", str(data), "--out", str(out), "--threads", "1"]
-    command += ["--resume"] if (out / "checkpoints" / "last.ckpt").exists() else []
-    print(f"{recipe}: {'goes on' if '--resume' in command else 'begins'}", flush=True)
-    with log_of(recipe).open("a") as log:
+def weights_of(recipe: str) -> Path:
+    return RUNS / recipe / "weights.safetensors"
+
+
+def start(arm: Arm, data: Path) -> "subprocess.Popen[bytes]":
+    RUNS.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "acda", "train", arm.recipe, "--data", str(data / arm.folder)]
+    command += ["--out", str(arm.out), "--threads", "1"]
+    command += ["--initial", str(weights_of(arm.begins_with))] if arm.begins_with else []
+    command += ["--resume"] if (arm.out / "checkpoints" / "last.ckpt").exists() else []
+    print(f"{arm.recipe}: {'goes on' if '--resume' in command else 'begins'}", flush=True)
+    with arm.log.open("a") as log:
         # A group of its own: Ctrl-C reaches it once, through us. OpenMP's threads would fight for the cores.
         return subprocess.Popen(
             command,
@@ -90,42 +147,38 @@ def start(recipe: str, data: Path) -> "subprocess.Popen[bytes]":
         )
 
 
-def log_of(recipe: str) -> Path:
-    return RUNS / f"{recipe}.log"
-
-
-def is_complete(recipe: str) -> bool:
-    return (RUNS / recipe / "weights.safetensors").exists()
-
-
 def collect() -> None:
     """The last epoch's scores of the runs that are complete, one results file a table."""
-    for table in dict.fromkeys(arm[0] for arm in ARMS):
-        arms = [arm for arm in ARMS if arm[0] == table and is_complete(arm[3])]
+    for table in METRICS:
+        arms = [arm for arm in ARMS if arm.table == table and arm.is_complete]
         if not arms:
             continue
-        rows = [row for arm in arms for row in rows_of(*arm[:4])]
-        recipes = [json.loads((RUNS / arm[3] / "recipe.json").read_text()) for arm in arms]
-        commits = {json.loads((RUNS / arm[3] / "scores.json").read_text())["circumstances"]["commit"] for arm in arms}
+        recipes = [json.loads((arm.out / "recipe.json").read_text()) for arm in arms]
+        commits = {json.loads((arm.out / "scores.json").read_text())["circumstances"]["commit"] for arm in arms}
         budget = f"{recipes[0]['epochs']} epochs of batches of {recipes[0]['batch_size']}, {recipes[0]['optimiser']}"
         seeds = sorted({recipe["seed"] for recipe in recipes})
         facts = {**describe(), "commit": ", ".join(sorted(commits)), "threads": 1, "budget": budget, "seeds": seeds}
+        rows = [row for arm in arms for row in rows_of(arm)]
         with written_whole(HERE / "results" / f"{table}.json") as file:
             text = json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False)
             file.write_text(text + "\n")
 
 
-def rows_of(table: str, dataset: str, name: str, recipe: str) -> list[dict[str, Any]]:
-    settings = json.loads((RUNS / recipe / "recipe.json").read_text())
-    epochs = json.loads((RUNS / recipe / "scores.json").read_text())["epochs"]
-    network = create_model(settings["model"], num_classes=100 if dataset == "CIFAR-100" else 10)
-    cost = count(network, (1, 3, 32, 32))
-    common = {"table": table, "dataset": dataset, "name": name, "recipe": recipe, "seed": settings["seed"]}
+def rows_of(arm: Arm) -> list[dict[str, Any]]:
+    epochs = json.loads((arm.out / "scores.json").read_text())["epochs"]
+    cost = count(load(arm.out).model, (1, 3, arm.size, arm.size))
+    seed = json.loads((arm.out / "recipe.json").read_text())["seed"]
+    common = {"table": arm.table, "dataset": arm.dataset, "name": arm.name, "recipe": arm.recipe, "seed": seed}
     hours = round(sum(epoch["seconds"] for epoch in epochs) / 3600, 2)
+    scores = [
+        {**common, "metric": metric, "value": round(epochs[-1][key], digits), "hours": hours}
+        for key, (metric, digits) in METRICS[arm.table].items()
+    ]
+    pixels = f"multiply-adds at {arm.size}×{arm.size}, M"
     return [
-        {**common, "metric": "top-1 error, %", "value": round(epochs[-1]["error"], 2), "hours": hours},
+        *scores,
         {**common, "metric": "parameters, M", "value": round(cost.parameters / 1e6, 3)},
-        {**common, "metric": "multiply-adds, M", "value": round(cost.multiply_adds / 1e6, 2)},
+        {**common, "metric": pixels, "value": round(cost.multiply_adds / 1e6, 2)},
     ]
 
 

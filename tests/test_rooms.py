@@ -17,14 +17,15 @@ ORDER = [
     ["__main__"],
     ["cli"],
     ["__init__"],
-    ["recipes", "training"],
+    ["recipes", "training", "inference", "photos"],
     ["tasks"],
+    ["weights"],
     ["convert", "bench", "cost", "timm"],
     ["models", "data"],
     ["layers"],
     ["functional"],
     ["backends", "decompose"],
-    ["bases", "window", "environment", "extras", "files", "recipe"],
+    ["bases", "window", "environment", "extras", "files", "names", "recipe"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 

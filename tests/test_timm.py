@@ -6,15 +6,15 @@ import torch
 
 import acda.timm
 from acda import create_model
-from acda.models import MODELS
+from acda.models import CLASSIFIERS
 
-NAMES = [name for name in MODELS if name.startswith("ad_resnet")]
+NAMES = [name for name in CLASSIFIERS if name.startswith("ad_resnet")]
 
 
 def test_the_names_are_registered():
-    assert set(acda.timm.__all__) == set(MODELS) <= set(timm.list_models())
+    assert set(acda.timm.__all__) == set(CLASSIFIERS) <= set(timm.list_models())
     assert len(NAMES) == 9
-    assert not set(timm.list_models(pretrained=True)) & set(MODELS)
+    assert not set(timm.list_models(pretrained=True)) & set(CLASSIFIERS)
 
 
 @pytest.mark.parametrize("name", ["lenet", "lenet_acda", "lenet_wide"])

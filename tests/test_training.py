@@ -18,10 +18,11 @@ from safetensors.torch import load_file, save_file
 
 from acda import create_model
 from acda.cli import main
-from acda.recipe import Recipe
+from acda.models import CrowdCounter
+from acda.recipe import Classification, Counting, Recipe, recipe_from_json
 from acda.recipes import RECIPES
-from acda.tasks.classification import Classification
 from acda.training import Run, evaluate, fit
+from acda.weights import load
 
 CLASSES = ("dark", "light", "noisy")
 
@@ -259,3 +260,64 @@ def test_the_command_line_lists_and_refuses(capsys, tmp_path):
     assert "Did you mean cifar10_lenet" in capsys.readouterr().err
     assert main(["train", "cifar10_lenet", "--data", str(tmp_path)]) == 1
     assert "needs the folders train and test" in capsys.readouterr().err
+
+
+def test_counting_from_a_classifiers_weights(tmp_path):
+    """Photos with bright dots: trained, tested every second epoch on whole photos, and scored again to the same."""
+    random = np.random.default_rng(0)
+    for split in ("train", "test"):
+        (tmp_path / "dots" / split).mkdir(parents=True)
+        points = {}
+        for i in range(4):
+            pixels = np.full((50, 70, 3), 60, np.uint8)
+            points[f"{i}.png"] = random.integers(3, 47, (5 + i, 2)).tolist()
+            for x, y in points[f"{i}.png"]:
+                pixels[y - 1 : y + 2, x - 1 : x + 2] = 250
+            Image.fromarray(pixels).save(tmp_path / "dots" / split / f"{i}.png")
+        (tmp_path / "dots" / split / "points.json").write_text(json.dumps(points))
+    classifier = tmp_path / "classifier.safetensors"
+    state = create_model("ad_resnet_s_conv", num_classes=5).state_dict()
+    save_file({f"model.{name}": t for name, t in state.items()}, classifier)
+    recipe = Counting(
+        model="crowd_counter_s_conv",
+        epochs=4,
+        test_every=2,
+        data=tmp_path / "dots",
+        batch_size=2,
+        crop=48,
+        sigma=4.0,
+        optimiser="adamw",
+        learning_rate=1e-3,
+        initial=classifier,
+    )
+    scores = fit(recipe, "dots", Run(out=tmp_path / "run", accelerator="cpu"))
+    saved = json.loads((tmp_path / "run" / "scores.json").read_text())["epochs"]
+    assert [epoch["epoch"] for epoch in saved] == [2, 4]
+    assert scores["images"] == 4
+    assert 0 < scores["MAE"] <= scores["root MSE"]
+    again = evaluate(tmp_path / "run", tmp_path / "dots")
+    assert again["MAE"] == pytest.approx(scores["MAE"], abs=1e-4)
+    assert recipe_from_json((tmp_path / "run" / "recipe.json").read_text()) == recipe
+    model = load(tmp_path / "run").model
+    assert isinstance(model, CrowdCounter)
+    with pytest.raises(ValueError, match=r"classifier.safetensors: these are not the weights of the same kind"):
+        fit(replace(recipe, model="crowd_counter_s"), "dots", Run(out=tmp_path / "other", accelerator="cpu"))
+
+
+def test_a_dataset_is_fetched_on_request_only(recipe, tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def unreachable(folder, download=False, train=True):
+        asked.append((folder, download))
+        raise RuntimeError("no route to host")
+
+    monkeypatch.setattr("torchvision.datasets.CIFAR100", unreachable)
+    out = str(tmp_path / "run")
+    assert main(["train", "cifar100_lenet", "--data", str(tmp_path), "--out", out]) == 1
+    assert "needs the folders train and test" in capsys.readouterr().err
+    assert asked == []
+    assert main(["train", "cifar100_lenet", "--data", str(tmp_path), "--out", out, "--download"]) == 1
+    assert f"CIFAR100 could not be fetched into {tmp_path} (no route to host)" in capsys.readouterr().err
+    assert asked == [(str(tmp_path), True)]
+    with pytest.raises(ValueError, match="this recipe's data have to be in --data already"):
+        fit(recipe, "own", Run(out=tmp_path / "own", download=True))

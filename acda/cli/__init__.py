@@ -1,16 +1,17 @@
 """The command line: one file per verb, imported only when it is called."""
 
-import difflib
 import importlib
 import sys
 
 from acda.extras import need
+from acda.names import unknown
 
 VERBS = {
     "demo": "train the paper's toy pattern detector, an ordinary convolution beside an adaptive one",
     "train": "train a network by a recipe",
     "evaluate": "score a run or its weights again",
     "recipes": "list the recipes, or show one",
+    "count": "count the people on photos",
     "cost": "parameters, multiply-adds and memory of a network, whole or layer by layer",
     "bench": "time and memory of the layer beside Conv2d, the unfold way and plain torch",
     "info": "what this installation can do: versions, threads, vector instructions, backends",
@@ -29,9 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"acda {__version__}")
         return 0
     if verb not in VERBS:
-        near = difflib.get_close_matches(verb, VERBS, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(VERBS)}."
-        print(f"acda: there is no verb {verb!r}. {hint}", file=sys.stderr)
+        print(f"acda: {unknown('verb', verb, VERBS)}", file=sys.stderr)
         return 2
     try:
         tyro = need("tyro", "cli")

@@ -1,6 +1,5 @@
 """acda cost: what a network costs, whole or layer by layer."""
 
-import difflib
 from typing import Any
 
 import torch
@@ -8,6 +7,7 @@ from torch import nn
 
 from acda import cost as counting
 from acda.models import MODELS, create_model
+from acda.names import unknown
 
 
 def cost(
@@ -57,9 +57,7 @@ def find_model(name: str, **options: Any) -> nn.Module:
     except ImportError:
         return create_model(name, **options)  # its error lists the near matches
     if not timm.is_model(name):
-        near = difflib.get_close_matches(name, [*MODELS, *timm.list_models()], n=4, cutoff=0.6)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"acda has: {', '.join(MODELS)}."
-        raise ValueError(f"there is no model {name!r}. {hint}")
+        raise unknown("model", name, [*MODELS, *timm.list_models()], f"acda has: {', '.join(MODELS)}.")
     return timm.create_model(name, pretrained=False, **options)
 
 

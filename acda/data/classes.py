@@ -67,15 +67,22 @@ def _listed(files: dict[str, list[Path]], classes: tuple[str, ...]) -> FileSet:
     return FileSet(tuple(path for path, _ in pairs), torch.tensor([label for _, label in pairs]), classes)
 
 
-def read_image_sets(folder: Path, download: str | None = None) -> tuple[ImageSet, ImageSet]:
+def fetch_cifar(folder: Path, kind: str) -> None:
+    """Download "CIFAR10" or "CIFAR100" from its authors into the folder, unless it is there."""
+    try:
+        getattr(need("torchvision.datasets", "train"), kind)(str(folder), download=True)
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"{kind} could not be fetched into {folder} ({error}). Is the network reachable?") from error
+
+
+def read_image_sets(folder: Path) -> tuple[ImageSet, ImageSet]:
     """The training and the test set of a folder, whole, in memory.
 
     The folder has torchvision's CIFAR files, or `train` and `test` (or `val`) with one folder a class.
-    download: "CIFAR10" or "CIFAR100", fetched into the folder by torchvision where it is missing.
     """
-    kind = download or next((kind for name, kind in CIFAR.items() if (folder / name).is_dir()), None)
+    kind = next((kind for name, kind in CIFAR.items() if (folder / name).is_dir()), None)
     if kind is not None:
-        return _cifar(folder, kind, train=True, download=bool(download)), _cifar(folder, kind, train=False)
+        return _cifar(folder, kind, train=True), _cifar(folder, kind, train=False)
     train, test = find_splits(folder)
     return _read(train), _read(test, classes=tuple(train))
 
@@ -89,9 +96,9 @@ def read_test_set(folder: Path, classes: tuple[str, ...]) -> ImageSet:
     return found
 
 
-def _cifar(folder: Path, kind: str, train: bool, download: bool = False) -> ImageSet:
+def _cifar(folder: Path, kind: str, train: bool) -> ImageSet:
     # torchvision compares the files with their known checksums before it opens them.
-    part = getattr(need("torchvision.datasets", "train"), kind)(str(folder), train=train, download=download)
+    part = getattr(need("torchvision.datasets", "train"), kind)(str(folder), train=train)
     images = torch.from_numpy(part.data).permute(0, 3, 1, 2).contiguous()
     return ImageSet(images, torch.tensor(part.targets), tuple(part.classes))
 

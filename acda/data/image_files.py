@@ -22,7 +22,7 @@ def read_rgb(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def open_rgb(path: Path) -> Any:
     """The same as a Pillow image, decoded."""
-    image_module = need("PIL.Image", "train")
+    image_module = need("PIL.Image", "photos")
     with _named(path), image_module.open(path) as image:
         image.load()
         if image.mode.startswith("I;16") or image.mode == "I":
@@ -31,10 +31,37 @@ def open_rgb(path: Path) -> Any:
         return image.convert("RGB")
 
 
+def open_upright(path: Path) -> Any:
+    """open_rgb, turned as the EXIF of a camera's file says."""
+    image_module = need("PIL.Image", "photos")
+    with _named(path), image_module.open(path) as image:
+        orientation = image.getexif().get(0x0112, 1)
+    turn = image_module.Transpose
+    turns = {
+        2: turn.FLIP_LEFT_RIGHT,
+        3: turn.ROTATE_180,
+        4: turn.FLIP_TOP_BOTTOM,
+        5: turn.TRANSPOSE,
+        6: turn.ROTATE_270,
+        7: turn.TRANSVERSE,
+        8: turn.ROTATE_90,
+    }
+    image = open_rgb(path)
+    return image.transpose(turns[orientation]) if orientation in turns else image
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height, from the beginning of a file that has been checked for its end too."""
+    check_whole(path)
+    with _named(path), need("PIL.Image", "photos").open(path) as image:
+        width, height = image.size
+    return width, height
+
+
 def check_whole(path: Path) -> None:
     """Refuse a file that is no image or that ends too early, from its two ends: decoding it all would take too long."""
     with _named(path):
-        with need("PIL.Image", "train").open(path) as image:
+        with need("PIL.Image", "photos").open(path) as image:
             kind = image.format
         end = ENDS.get(kind or "")
         if end is not None:
@@ -47,7 +74,7 @@ def check_whole(path: Path) -> None:
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
     """Whatever Pillow finds wrong becomes one error with the file's name."""
-    image_module = need("PIL.Image", "train")
+    image_module = need("PIL.Image", "photos")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # palettes with transparency, odd EXIF: none of it matters here

@@ -95,20 +95,36 @@ def shifted_and_mirrored(images: Tensor, shifts: Tensor, mirrored: Tensor, margi
     return padded[each, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-class FileLoader(EpochLoader):
-    """Of a FileSet, decoded by worker processes: for training a random part of the image, resized and perhaps mirrored
-    (Inception's crop), for testing the centre. Both are size×size."""
+class DecodingLoader(EpochLoader):
+    """Of images that stay in their files, decoded by worker processes as they are needed."""
 
-    def __init__(self, files: FileSet, batches: TrainBatches | TestBatches, size: int, workers: int = 0) -> None:
-        super().__init__(batches, IMAGENET_STATISTICS)
-        self.set, self.size, self.workers = files, size, workers
+    def __init__(self, batches: TrainBatches | TestBatches, statistics: Tensor, workers: int) -> None:
+        super().__init__(batches, statistics)
+        self.workers = workers
+
+    def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
+        """All images with their labels. seed: of the augmentation, seed and epoch; None for testing."""
+        raise NotImplementedError
 
     def loaded(self, numbered: list[tuple[int, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         training = isinstance(self.batches, TrainBatches)
         seed = (self.batches.seed, self.batches.epoch) if isinstance(self.batches, TrainBatches) else None
-        dataset = _Files(self.set, self.size, seed)
         indices = [batch.tolist() for _, batch in numbered]
-        yield from DataLoader(dataset, batch_sampler=indices, num_workers=self.workers, pin_memory=training and _gpu())
+        yield from DataLoader(
+            self.images(seed), batch_sampler=indices, num_workers=self.workers, pin_memory=training and _gpu()
+        )
+
+
+class FileLoader(DecodingLoader):
+    """Of a FileSet: for training a random part of the image, resized and perhaps mirrored (Inception's crop), for
+    testing the centre. Both are size×size."""
+
+    def __init__(self, files: FileSet, batches: TrainBatches | TestBatches, size: int, workers: int = 0) -> None:
+        super().__init__(batches, IMAGENET_STATISTICS, workers)
+        self.set, self.size = files, size
+
+    def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
+        return _Files(self.set, self.size, seed)
 
 
 def _gpu() -> bool:
@@ -116,8 +132,6 @@ def _gpu() -> bool:
 
 
 class _Files(Dataset[Any]):
-    """seed: of the crops, seed and epoch; None for the centre."""
-
     def __init__(self, files: FileSet, size: int, seed: tuple[int, int] | None) -> None:
         self.set, self.size, self.seed = files, size, seed
 

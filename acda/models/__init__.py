@@ -1,6 +1,5 @@
 """The paper's networks, and those that it compares them with, by name."""
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +7,13 @@ from torch import nn
 
 from acda.models.ad_resnet import AD_RESNETS, AdResNet
 from acda.models.blocks import BasicBlock, DynamicBottleneck
+from acda.models.crowd_counter import CROWD_COUNTERS, CrowdCounter
 from acda.models.lenet import LENETS, LeNet
+from acda.models.restorer import RESTORERS, Restorer
+from acda.names import unknown
 
-MODELS: dict[str, Callable[..., nn.Module]] = {**LENETS, **AD_RESNETS}
+CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {**LENETS, **AD_RESNETS}
+MODELS: dict[str, Callable[..., nn.Module]] = {**CLASSIFIERS, **CROWD_COUNTERS, **RESTORERS}
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
@@ -21,10 +24,18 @@ def create_model(name: str, **options: Any) -> nn.Module:
     torch.Size([2, 100])
     """
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(MODELS)}."
-        raise ValueError(f"there is no model {name!r}. {hint}")
+        raise unknown("model", name, MODELS)
     return MODELS[name](**options)
 
 
-__all__ = ["MODELS", "AdResNet", "BasicBlock", "DynamicBottleneck", "LeNet", "create_model"]
+__all__ = [
+    "CLASSIFIERS",
+    "MODELS",
+    "AdResNet",
+    "BasicBlock",
+    "CrowdCounter",
+    "DynamicBottleneck",
+    "LeNet",
+    "Restorer",
+    "create_model",
+]

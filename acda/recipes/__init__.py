@@ -1,18 +1,18 @@
 """Recipes by name. A recipe is a function that returns a dataclass; its docstring tells command, duration and score."""
 
-import difflib
 from collections.abc import Callable
 
+from acda.names import unknown
 from acda.recipe import Recipe
-from acda.recipes import classification
+from acda.recipes import classification, counting, super_resolution
 
-RECIPES: dict[str, Callable[[], Recipe]] = {function.__name__: function for function in classification.RECIPES}
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    function.__name__: function for room in (classification, counting, super_resolution) for function in room.RECIPES
+}
 
 
 def find_recipe(name: str) -> Callable[[], Recipe]:
     """The function of this name; an unknown one lists the near matches."""
     if name not in RECIPES:
-        near = difflib.get_close_matches(name, RECIPES, n=3, cutoff=0.4)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "`acda recipes` lists them."
-        raise ValueError(f"there is no recipe {name!r}. {hint}")
+        raise unknown("recipe", name, RECIPES, "`acda recipes` lists them.")
     return RECIPES[name]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from acda.tasks.classification import Classification
+from acda.recipe import Classification
 
 
 def cifar10_lenet() -> Classification:
@@ -10,7 +10,7 @@ def cifar10_lenet() -> Classification:
 
     acda train cifar10_lenet --data DIR
     """
-    return Classification(model="lenet", epochs=30)
+    return Classification(model="lenet", epochs=30, dataset="CIFAR10")
 
 
 def cifar10_lenet_acda() -> Classification:
@@ -34,7 +34,7 @@ def cifar100_lenet() -> Classification:
 
     acda train cifar100_lenet --data DIR
     """
-    return cifar10_lenet()
+    return replace(cifar10_lenet(), dataset="CIFAR100")
 
 
 def cifar100_lenet_acda() -> Classification:
@@ -42,7 +42,7 @@ def cifar100_lenet_acda() -> Classification:
 
     acda train cifar100_lenet_acda --data DIR
     """
-    return cifar10_lenet_acda()
+    return replace(cifar100_lenet(), model="lenet_acda")
 
 
 def cifar100_lenet_wide() -> Classification:
@@ -50,7 +50,7 @@ def cifar100_lenet_wide() -> Classification:
 
     acda train cifar100_lenet_wide --data DIR
     """
-    return cifar10_lenet_wide()
+    return replace(cifar100_lenet(), model="lenet_wide")
 
 
 def tinyimagenet20_ad_resnet_s() -> Classification:

@@ -1,7 +1,6 @@
 """Image classification: cross-entropy, and the share of images that the network gets wrong."""
 
 import json
-from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -11,6 +10,7 @@ from acda.data.classes import (
     FileSet,
     ImageSet,
     channel_statistics,
+    fetch_cifar,
     list_image_sets,
     list_test_set,
     read_image_sets,
@@ -18,20 +18,8 @@ from acda.data.classes import (
 )
 from acda.data.loading import IMAGENET_STATISTICS, EpochLoader, FileLoader, MemoryLoader
 from acda.models import create_model
-from acda.recipe import Recipe
+from acda.recipe import Classification
 from acda.tasks.task import Task
-
-
-@dataclass(frozen=True, kw_only=True)
-class Classification(Recipe):
-    """Classify images: small ones of one size from memory, others from their files."""
-
-    image_size: int | None = None
-    """side to which images are cropped and resized as they are read from files; none: all in memory, as they are"""
-    margin: int = 4
-    """in memory: pixels by which training images are shifted at most, each way; 0 also leaves them unmirrored"""
-    label_smoothing: float = 0.0
-    """part of the target that is spread over all classes"""
 
 
 class ClassificationTask(Task):
@@ -50,8 +38,14 @@ class ClassificationTask(Task):
         self.statistics.copy_(channel_statistics(train.images) if isinstance(train, ImageSet) else IMAGENET_STATISTICS)
 
     @classmethod
-    def of(cls, recipe: Classification, workers: int = 0, check: bool = True) -> "ClassificationTask":
+    def of(
+        cls, recipe: Classification, workers: int = 0, download: bool = False, check: bool = True
+    ) -> "ClassificationTask":
         """With the data of the recipe, checked whole."""
+        if download:
+            if recipe.dataset is None:
+                raise ValueError("--download fetches CIFAR; this recipe's data have to be in --data already.")
+            fetch_cifar(recipe.data, recipe.dataset)
         if recipe.image_size is None:
             return cls(recipe, *read_image_sets(recipe.data))
         return cls(recipe, *list_image_sets(recipe.data, check), workers)

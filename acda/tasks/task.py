@@ -16,9 +16,10 @@ import pytorch_lightning  # noqa: E402  after need, which names the extra where 
 class Task(pytorch_lightning.LightningModule):
     """A network and a recipe; a subclass says what the loss is, what is summed in testing, where data come from."""
 
-    # What test_sums returns, and which of it decides the best checkpoint; lower is better.
+    # What test_sums returns, which of it decides the best checkpoint, and whether that is the lowest or the highest.
     metrics: tuple[str, ...]
     monitored: str
+    best = "min"
     statistics: Tensor
 
     def __init__(self, recipe: Recipe, model: nn.Module) -> None:
@@ -41,6 +42,10 @@ class Task(pytorch_lightning.LightningModule):
     def test_sums(self, batch: Any) -> dict[str, Tensor]:
         """Metrics summed over the images of a test batch."""
         raise NotImplementedError
+
+    def scores(self, means: dict[str, float]) -> dict[str, float]:
+        """What is reported, from the means over all test images; by default they themselves."""
+        return means
 
     def train_loader(self, rank: int, world: int) -> Any:
         raise NotImplementedError
@@ -107,8 +112,8 @@ class Task(pytorch_lightning.LightningModule):
                 {"loss": torch.stack(self._losses).double().sum(), "steps": self._steps()}
             )
             self.log("train loss", trained["loss"] / trained["steps"])
-        for name, value in total.items():
-            self.log(name, value / images, prog_bar=name == self.monitored)
+        for name, value in self.scores({name: value / images for name, value in total.items()}).items():
+            self.log(name, value, prog_bar=name == self.monitored)
         self.log("images", images)
         self._sums, self._losses = {}, []
 

@@ -1,0 +1,97 @@
+"""Apply a network to an image of any size in tiles that meet exactly: the result does not depend on their size."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+# A network whose output depends on what is farther away than this looks at the whole image.
+FARTHEST = 4096
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A part of the image, (top, bottom, left, right): what the network sees, and what of it is kept."""
+
+    seen: tuple[int, int, int, int]
+    kept: tuple[int, int, int, int]
+
+
+Progress = Callable[[list[Tile]], Iterable[Tile]]
+
+
+def apply_in_tiles(network: nn.Module, image: Tensor, side: int, progress: Progress | None = None) -> Tensor:
+    """network(image) without gradients, about side×side pixels at a time beside what the tiles need around them.
+
+    network: has `stride`, from one place to the next at which it does the same, and `cell`, pixels per output pixel.
+    image: (1, C, H, W)    returns: (1, O, H/cell, W/cell), rounded up
+    progress: is handed the list of tiles, and hands them on one by one, as tqdm does.
+    """
+    stride, cell = steps_of(network)
+    height, width = image.shape[2:]
+    margin = 0 if max(height, width) <= side else reach(network, image.shape[1])
+    tiles = list(tiles_of(height, width, max(1, side // stride) * stride, margin))
+    result: Tensor | None = None
+    with torch.no_grad():
+        for tile in progress(tiles) if progress else tiles:
+            top, bottom, left, right = tile.seen
+            part = network(image[:, :, top:bottom, left:right])
+            if result is None:
+                result = part.new_empty(1, part.shape[1], -(-height // cell), -(-width // cell))
+            first, last, begin, end = (-(-at // cell) for at in tile.kept)
+            rows = slice(first - top // cell, last - top // cell)
+            columns = slice(begin - left // cell, end - left // cell)
+            result[:, :, first:last, begin:end] = part[:, :, rows, columns]
+    assert result is not None
+    return result
+
+
+def steps_of(network: nn.Module) -> tuple[int, int]:
+    """The stride and the cell of a network."""
+    stride, cell = getattr(network, "stride", None), getattr(network, "cell", None)
+    if not isinstance(stride, int) or not isinstance(cell, int):
+        raise TypeError(f"{type(network).__name__} does not tell its stride and cell: it cannot be applied in tiles.")
+    return stride, cell
+
+
+def tiles_of(height: int, width: int, side: int, margin: int) -> Iterator[Tile]:
+    """Parts of side×side that cover the image once, each seen with a margin as far as the image goes.
+
+    >>> [tile.seen for tile in tiles_of(32, 80, 32, 16)]
+    [(0, 32, 0, 48), (0, 32, 16, 80), (0, 32, 48, 80)]
+    """
+    for top in range(0, height, side):
+        for left in range(0, width, side):
+            bottom, right = min(top + side, height), min(left + side, width)
+            seen = max(0, top - margin), min(height, bottom + margin), max(0, left - margin), min(width, right + margin)
+            yield Tile(seen, (top, bottom, left, right))
+
+
+def reach(network: nn.Module, channels: int = 3) -> int:
+    """How far an output pixel sees, in pixels, rounded up to whole strides: found by following a NaN.
+
+    NaN in one stretch of a narrow image spreads to everything that depends on it, and to nothing else.
+    """
+    stride, cell = steps_of(network)
+    like = next(network.parameters())
+    length = 8 * stride
+    while length <= 2 * FARTHEST:
+        first = length // 2 // stride * stride
+        strip = torch.zeros(1, channels, stride, length, device=like.device, dtype=like.dtype)
+        strip[:, :, :, first : first + stride] = torch.nan
+        farthest = 0
+        with torch.no_grad():
+            for image, across in ((strip, 3), (strip.transpose(2, 3).contiguous(), 2)):
+                touched = network(image).isnan().any(1).any(4 - across)[0].nonzero().flatten() * cell
+                low, high = int(touched.min()), int(touched.max()) + cell
+                farthest = max(farthest, first + stride - low, high - first)
+                if low == 0 or high >= length:
+                    farthest = length
+        if farthest < length:
+            return -(-farthest // stride) * stride
+        length *= 2
+    raise ValueError(
+        f"{type(network).__name__} looks at the whole image at once: it cannot be applied in tiles. "
+        "Make the tiles as large as the image."
+    )

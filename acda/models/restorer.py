@@ -1,0 +1,147 @@
+"""Restorers of photos: dynamic bottleneck blocks at a quarter of the resolution (the paper's Section 4.3), and rivals."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acda.layers import AdaptiveConv2d, KernelPrediction2d, LaplacianKernelPrediction2d
+from acda.models.blocks import DynamicBottleneck
+
+
+class Trunk(nn.Module):
+    """Down to a quarter of the resolution by pixel-unshuffle and convolutions, eight dynamic bottlenecks, and up again.
+
+    conv, kernel_size: what is in the middle of the blocks. out_channels: of the result, at full resolution.
+    x: (B, in_channels, H, W), both multiples of 4    returns: (B, out_channels, H, W)
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        conv: Callable[..., nn.Module] = AdaptiveConv2d,
+        kernel_size: int = 7,
+        *,
+        width: int = 256,
+        inner: int = 48,
+        depth: int = 8,
+    ) -> None:
+        super().__init__()
+        self.down = nn.Sequential(
+            nn.PixelUnshuffle(2),
+            nn.Conv2d(4 * in_channels, width // 4, 3, padding=1),
+            nn.ReLU(inplace=True),
+            nn.PixelUnshuffle(2),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.ReLU(inplace=True),
+        )
+        self.blocks = nn.Sequential(
+            *(DynamicBottleneck(width, inner, width, kernel_size, conv=conv) for _ in range(depth))
+        )
+        self.up = nn.Sequential(
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.PixelShuffle(2),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width // 4, 4 * out_channels, 3, padding=1),
+            nn.PixelShuffle(2),
+        )
+        for block in self.blocks:
+            nn.init.zeros_(block.bn3.weight)  # each starts as its shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.up(self.blocks(self.down(x)))
+        return y
+
+
+class Restorer(nn.Module):
+    """What is missing from a photo, predicted and added to it. Any size.
+
+    x: (B, channels, H, W), about 0 to 1    returns: the same shape
+
+    >>> Restorer()(torch.rand(1, 3, 21, 34)).shape
+    torch.Size([1, 3, 21, 34])
+    """
+
+    # Pixels per output pixel, and from one place to the next at which the network does the same.
+    cell = 1
+    stride = 4
+
+    def __init__(
+        self, channels: int = 3, conv: Callable[..., nn.Module] = AdaptiveConv2d, kernel_size: int = 7
+    ) -> None:
+        super().__init__()
+        self.trunk = Trunk(channels, channels, conv, kernel_size)
+        last = self.trunk.up[-2]
+        assert isinstance(last, nn.Conv2d)
+        assert last.bias is not None
+        nn.init.normal_(last.weight, std=1e-3)  # begin with nearly the photo itself
+        nn.init.zeros_(last.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + in_whole_strides(self.trunk, x, self.stride)
+
+
+class KernelPredictor(nn.Module):
+    """The same trunk predicting one filter for each pixel of the photo itself: KPN, or LP-KPN on a pyramid.
+
+    >>> KernelPredictor(KernelPrediction2d)(torch.rand(1, 3, 21, 34)).shape
+    torch.Size([1, 3, 21, 34])
+    """
+
+    cell = 1
+    stride = 4
+
+    def __init__(self, predict: Callable[..., nn.Module], kernel_size: int = 5, features: int = 16) -> None:
+        super().__init__()
+        self.trunk = Trunk(3, features, nn.Conv2d)
+        self.predict = predict(features, kernel_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.predict(in_whole_strides(self.trunk, x, self.stride), x)
+        return y
+
+
+class DnCNN(nn.Module):
+    """A plain stack of 3×3 convolutions with batch normalisation that predicts the noise (Zhang et al., 2017).
+
+    >>> DnCNN(depth=4)(torch.rand(1, 3, 21, 34)).shape
+    torch.Size([1, 3, 21, 34])
+    """
+
+    cell = stride = 1
+
+    def __init__(self, channels: int = 3, width: int = 64, depth: int = 17) -> None:
+        super().__init__()
+        middle: list[nn.Module] = []
+        for _ in range(depth - 2):
+            middle += [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+        last = nn.Conv2d(width, channels, 3, padding=1)
+        self.layers = nn.Sequential(nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True), *middle, last)
+        for part in self.layers:
+            if isinstance(part, nn.Conv2d):
+                nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
+        nn.init.normal_(last.weight, std=1e-3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x - self.layers(x)
+        return y
+
+
+def in_whole_strides(network: nn.Module, x: Tensor, stride: int) -> Tensor:
+    """network(x) for any size: the last rows and columns repeated until the sizes are multiples of the stride."""
+    H, W = x.shape[2:]
+    extended = F.pad(x, (0, -W % stride, 0, -H % stride), mode="replicate") if H % stride or W % stride else x
+    y: Tensor = network(extended)
+    return y[:, :, :H, :W]
+
+
+RESTORERS: dict[str, Callable[..., nn.Module]] = {
+    "restorer": Restorer,
+    "restorer_conv": partial(Restorer, conv=nn.Conv2d),
+    "restorer_conv_small": partial(Restorer, conv=nn.Conv2d, kernel_size=3),
+    "kpn": partial(KernelPredictor, KernelPrediction2d),
+    "lp_kpn": partial(KernelPredictor, LaplacianKernelPrediction2d),
+    "dncnn": DnCNN,
+}

@@ -1,0 +1,38 @@
+"""Super-resolution of real photos: RealSR at three scales (the paper's Table 4), City100; each with six networks."""
+
+from collections.abc import Callable
+from typing import Any
+
+from acda.models.restorer import RESTORERS
+from acda.recipe import Restoration
+
+DATASETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "realsr_x2": ("RealSR ×2", {"scale": 2}),
+    "realsr_x3": ("RealSR ×3", {"scale": 3}),
+    "realsr_x4": ("RealSR ×4", {"scale": 4}),
+    "city100": ("City100", {}),
+}
+
+
+def recipe_for(dataset: str, model: str) -> Callable[[], Restoration]:
+    """The recipe DATASET_MODEL."""
+    title, settings = DATASETS[dataset]
+
+    def recipe() -> Restoration:
+        return Restoration(
+            model=model,
+            epochs=10,
+            batch_size=8,
+            optimiser="adamw",
+            learning_rate=5e-4,
+            weight_decay=1e-4,
+            channels="y",
+            **settings,
+        )
+
+    recipe.__name__ = recipe.__qualname__ = f"{dataset}_{model}"
+    recipe.__doc__ = f"{model} on {title}.\n\nacda train {recipe.__name__} --data DIR"
+    return recipe
+
+
+RECIPES = tuple(recipe_for(dataset, model) for dataset in DATASETS for model in RESTORERS)

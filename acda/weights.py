@@ -1,0 +1,75 @@
+"""Weights in files of safetensors, which hold tensors and text and nothing that could run; and those in the package."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from acda.extras import need
+from acda.files import written_whole
+from acda.models import create_model
+from acda.names import unknown
+
+PACKAGED = Path(__file__).parent / "packaged"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network ready for use. statistics: (2, 3), mean and deviation of its training images in steps of eight bits"""
+
+    model: nn.Module
+    statistics: Tensor
+    facts: dict[str, str]
+
+    def normalised(self, pixels: Tensor) -> Tensor:
+        """Pixels of eight bits, (B, 3, H, W), as the network knows them."""
+        mean, deviation = self.statistics[:, :, None, None]
+        return (pixels.float() - mean) / deviation
+
+
+def load(name: str | Path) -> Trained:
+    """A trained network: the name of a packaged one, a run's folder, or a file of weights that a run wrote."""
+    path = Path(name)
+    if path.is_dir():
+        path = path / "weights.safetensors"
+    if not path.exists():
+        packaged = {file.stem: file for file in sorted(PACKAGED.glob("*.safetensors"))}
+        if str(name) not in packaged:
+            what = ", ".join(packaged) or "none in this installation"
+            raise unknown("weights file", str(name), packaged, f"Packaged are: {what}; or give a run or its weights.")
+        path = packaged[str(name)]
+    tensors, facts = read_weights(path)
+    if "model" not in facts:
+        raise ValueError(f"{path} does not tell its network: it was not written by `acda train`.")
+    classes = {"num_classes": len(json.loads(facts["classes"]))} if "classes" in facts else {}
+    model = create_model(facts["model"], **classes)
+    state = {key.removeprefix("model."): t.float() for key, t in tensors.items() if key.startswith("model.")}
+    fill(model, state, path, facts["model"])
+    return Trained(model.eval(), tensors["statistics"].float(), facts)
+
+
+def fill(model: nn.Module, state: dict[str, Tensor], path: Path, name: str) -> None:
+    """Load these tensors, all of them and no others."""
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(f"{path} are not the weights of {name}: {str(error).splitlines()[-1].strip()}") from error
+
+
+def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and facts of a file."""
+    safetensors = need("safetensors", "photos")
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read as safetensors ({error}).") from error
+
+
+def write_weights(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
+    """Whole or not at all."""
+    with written_whole(path) as file:
+        need("safetensors.torch", "photos").save_file(
+            {name: t.detach().contiguous().cpu() for name, t in tensors.items()}, file, metadata=facts
+        )

@@ -1,0 +1,105 @@
+"""acda count: a line or a JSON entry for each photo, pictures on request, one bad file that does not stop the rest."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from acda import create_model
+from acda.cli import main
+from acda.weights import write_weights
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    torch.manual_seed(0)
+    model = create_model("crowd_counter_s")
+    model.density.bias.data.fill_(0.1)  # a thousandth of a person in every cell
+    tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
+    path = tmp_path_factory.mktemp("weights") / "weights.safetensors"
+    write_weights(
+        path, {**tensors, "statistics": torch.tensor([[120.0] * 3, [60.0] * 3])}, {"model": "crowd_counter_s"}
+    )
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    for name, size in (("a.jpg", (90, 60)), ("b.png", (64, 64))):
+        Image.fromarray(random.integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)).save(folder / name)
+    return folder
+
+
+def test_a_line_for_each_photo(photos, weights, capsys):
+    assert main(["count", str(photos), "--weights", str(weights)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == [str(photos / "a.jpg"), str(photos / "b.png")]
+
+
+def test_json_and_pictures(photos, weights, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["count", str(photos / "*.jpg"), "--json", "--out", str(out), "--weights", str(weights)]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert entry["file"] == str(photos / "a.jpg")
+    assert isinstance(entry["count"], float)
+    with Image.open(out / "a.png") as picture:
+        assert picture.size[0] > 400
+    assert [path.name for path in out.iterdir()] == ["a.png"]
+
+
+def test_no_picture_unless_asked(photos, weights, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.rglob("*"))
+    assert main(["count", str(photos), "--weights", str(weights)]) == 0
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_the_tile_does_not_matter(photos, weights, capsys):
+    counts = []
+    for tile in ("16", "64", "1024"):
+        assert main(["count", str(photos), "--json", "--tile", tile, "--weights", str(weights)]) == 0
+        counts.append(json.loads(capsys.readouterr().out))
+    assert counts[0] == counts[1] == counts[2]
+
+
+def test_a_turned_photo_is_seen_the_right_way_up(photos, weights, tmp_path, capsys):
+    with Image.open(photos / "b.png") as image:
+        pixels = image.copy()
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    pixels.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "turned.png", exif=exif)
+    for path in (photos / "b.png", tmp_path / "turned.png"):
+        assert main(["count", str(path), "--json", "--weights", str(weights)]) == 0
+    first, second = capsys.readouterr().out.split("]\n")[:2]
+    assert json.loads(first + "]")[0]["count"] == json.loads(second + "]")[0]["count"]
+
+
+def test_a_bad_file_is_named_and_the_others_go_on(photos, weights, capsys):
+    (photos / "broken.jpg").write_bytes((photos / "a.jpg").read_bytes()[:500])
+    with pytest.raises(SystemExit) as stopped:
+        main(["count", str(photos), str(photos / "missing.jpg"), "--weights", str(weights)])
+    assert stopped.value.code == 1
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 2
+    assert "broken.jpg cannot be read as an image" in printed.err
+    assert "missing.jpg" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{photos}", "--weights", "nobody"], "there is no weights file 'nobody'"),
+        (["{photos}/*.gif", "--weights", "{weights}"], "no file matches"),
+        (["--weights", "{weights}"], "which photos?"),
+        (["{photos}", "--tile", "0", "--weights", "{weights}"], "--tile needs to be positive; got 0"),
+    ],
+)
+def test_what_is_wrong_is_said(photos, weights, capsys, arguments, message):
+    arguments = [a.format(photos=photos, weights=weights) for a in arguments]
+    assert main(["count", *arguments]) == 1
+    assert message in capsys.readouterr().err
