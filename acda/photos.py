@@ -24,7 +24,7 @@ def find_photos(names: Iterable[str]) -> list[Path]:
         elif path.exists() or not glob.has_magic(name):
             found.append(path)  # one that is missing is told when it is its turn, and the others go on
         else:
-            matches = sorted(Path(match) for match in glob.glob(name, recursive=True))
+            matches = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207  any place
             if not matches:
                 raise ValueError(f"no file matches {name}.")
             found += [match for match in matches if not match.is_dir()]

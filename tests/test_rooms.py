@@ -25,7 +25,7 @@ ORDER = [
     ["layers"],
     ["functional"],
     ["backends", "decompose"],
-    ["bases", "window", "environment", "extras", "files", "names", "recipe"],
+    ["bases", "window", "environment", "extras", "files", "metrics", "names", "recipe"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 

@@ -195,7 +195,7 @@ def test_every_recipe_has_a_network_and_says_how_it_is_run(name):
     recipe, documentation = RECIPES[name](), RECIPES[name].__doc__ or ""
     assert f"acda train {name} --data DIR" in documentation
     with torch.device("meta"):
-        create_model(recipe.model, num_classes=7)
+        create_model(recipe.model)
 
 
 def test_evaluation_gives_the_last_epochs_scores(recipe, tmp_path, capsys):

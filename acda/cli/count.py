@@ -14,7 +14,12 @@ from acda.weights import Trained, load
 
 
 def count(
-    *photos: str, json: bool = False, out: Path | None = None, weights: str = "crowd_counter", tile: int = 1024
+    photos: tuple[str, ...],
+    /,
+    json: bool = False,
+    out: Path | None = None,
+    weights: str = "crowd_counter",
+    tile: int = 1024,
 ) -> None:
     """Count the people on photos, one line each.
 

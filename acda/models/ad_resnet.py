@@ -39,7 +39,7 @@ class AdResNet(nn.Module):
         self.conv1 = nn.Conv2d(in_chans, 64, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         self.act1 = nn.ReLU(inplace=True)
-        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        self.maxpool: nn.Module = nn.MaxPool2d(3, 2, 1)
 
         def ordinary(before: int, after: int, stride: int) -> nn.Module:
             if bottlenecks:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch.nn.functional as F
@@ -28,17 +29,16 @@ class CrowdCounter(nn.Module):
     # Densities are a few thousandths; the last layer learns them in this unit, of a size that optimisers are made for.
     unit = 0.01
 
-    def __init__(
-        self, backbone: Callable[..., AdResNet], widths: tuple[int, int] = (128, 64), in_chans: int = 3
-    ) -> None:
+    def __init__(self, backbone: Callable[..., AdResNet], widths: tuple[int, int] = (128, 64)) -> None:
         super().__init__()
-        self.backbone = backbone(num_classes=0, global_pool="", in_chans=in_chans)
+        self.backbone = backbone(num_classes=0, global_pool="")
         self.backbone.maxpool = nn.Identity()
         channels = (self.backbone.num_features, *widths)
         self.decoder = nn.Sequential(
-            *(part for before, after in zip(channels, channels[1:], strict=False) for part in _doubling(before, after))
+            *(part for before, after in pairwise(channels) for part in _doubling(before, after))
         )
         self.density = nn.Conv2d(widths[-1], 1, 1)
+        assert self.density.bias is not None
         # A fresh network sees nobody: what it predicts grows from there.
         nn.init.normal_(self.density.weight, std=0.01)
         nn.init.zeros_(self.density.bias)

@@ -1,4 +1,4 @@
-"""Restorers of photos: dynamic bottleneck blocks at a quarter of the resolution (the paper's Section 4.3), and rivals."""
+"""Restorers of photos: dynamic bottlenecks at a quarter of the resolution (the paper's Section 4.3), and rivals."""
 
 from collections.abc import Callable
 from functools import partial
@@ -37,9 +37,10 @@ class Trunk(nn.Module):
             nn.Conv2d(width, width, 3, padding=1),
             nn.ReLU(inplace=True),
         )
-        self.blocks = nn.Sequential(
-            *(DynamicBottleneck(width, inner, width, kernel_size, conv=conv) for _ in range(depth))
-        )
+        blocks = [DynamicBottleneck(width, inner, width, kernel_size, conv=conv) for _ in range(depth)]
+        for block in blocks:
+            nn.init.zeros_(block.bn3.weight)  # each starts as its shortcut
+        self.blocks = nn.Sequential(*blocks)
         self.up = nn.Sequential(
             nn.Conv2d(width, width, 3, padding=1),
             nn.PixelShuffle(2),
@@ -47,8 +48,6 @@ class Trunk(nn.Module):
             nn.Conv2d(width // 4, 4 * out_channels, 3, padding=1),
             nn.PixelShuffle(2),
         )
-        for block in self.blocks:
-            nn.init.zeros_(block.bn3.weight)  # each starts as its shortcut
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.up(self.blocks(self.down(x)))
