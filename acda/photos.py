@@ -1,14 +1,41 @@
-"""People's own photos: found by file, folder or pattern, and read the right way up."""
+"""People's own photos: found by file, folder or pattern, read the right way up, and written whole with all they had."""
 
 import glob
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from acda.data.image_files import images_in, open_upright
+from acda.extras import need
+from acda.files import written_whole
+
+# What a photo is written as when its own format is not one of these.
+FORMATS = {
+    ".jpg": "JPEG",
+    ".jpeg": "JPEG",
+    ".png": "PNG",
+    ".webp": "WEBP",
+    ".tif": "TIFF",
+    ".tiff": "TIFF",
+    ".bmp": "BMP",
+}
+WITH_ALPHA = {"PNG", "WEBP", "TIFF"}
+
+
+@dataclass(frozen=True)
+class Photo:
+    """pixels: (1, 3, H, W) of eight bits    alpha: (1, 1, H, W), or None    about: colour profile and EXIF, as Pillow
+    writes them"""
+
+    pixels: Tensor
+    alpha: Tensor | None
+    about: dict[str, bytes]
 
 
 def find_photos(names: Iterable[str]) -> list[Path]:
@@ -28,9 +55,84 @@ def find_photos(names: Iterable[str]) -> list[Path]:
             if not matches:
                 raise ValueError(f"no file matches {name}.")
             found += [match for match in matches if not match.is_dir()]
+    if not found:
+        raise ValueError("which photos? Give files, folders or patterns.")
     return list(dict.fromkeys(found))
 
 
-def read_photo(path: Path) -> Tensor:
-    """(1, 3, H, W) of eight bits, turned as its EXIF says."""
-    return torch.from_numpy(np.array(open_upright(path)).transpose(2, 0, 1).copy())[None]
+def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -> int:
+    """Do the work for every photo; one that cannot be done is told in a line, and the others go on.
+
+    Returns the exit status: 1 where there was such a one.
+    """
+    status = 0
+    for path in paths:
+        try:
+            work(path)
+        except (ValueError, OSError) as error:
+            print(f"acda {verb}: {error}", file=sys.stderr, flush=True)
+            status = 1
+    return status
+
+
+def read_photo(path: Path) -> Photo:
+    """Whatever Pillow reads, turned as its EXIF says."""
+    image, alpha = open_upright(path)
+    about = {key: image.info[key] for key in ("icc_profile",) if image.info.get(key)}
+    exif = image.getexif()
+    exif.pop(0x0112, None)  # its turn is done
+    if exif:
+        about["exif"] = exif.tobytes()
+    return Photo(_tensor(np.array(image)), None if alpha is None else _tensor(np.array(alpha)[:, :, None]), about)
+
+
+def _tensor(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
+    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())[None]
+
+
+def resized(x: Tensor, height: int, width: int) -> Tensor:
+    """Pixels of eight bits at another size, bicubic as Pillow does it."""
+    image_module = need("PIL.Image", "photos")
+    planes = [
+        np.array(image_module.fromarray(plane.numpy()).resize((width, height), image_module.Resampling.BICUBIC))
+        for plane in x[0]
+    ]
+    return torch.from_numpy(np.stack(planes))[None]
+
+
+def eight_bits(x: Tensor) -> Tensor:
+    """From 0 … 1 to pixels."""
+    return (x.clamp(0, 1) * 255).round().to(torch.uint8)
+
+
+def write_photo(photo: Photo, path: Path) -> None:
+    """In the format of the file's name, whole or not at all; JPEG has no transparency, and gets it on white."""
+    kind = FORMATS.get(path.suffix.lower())
+    if kind is None:
+        raise ValueError(f"{path} has no suffix that photos are written with: {', '.join(FORMATS)}.")
+    pixels = photo.pixels[0].permute(1, 2, 0).numpy()
+    if photo.alpha is not None:
+        alpha = photo.alpha[0].permute(1, 2, 0).numpy()
+        if kind in WITH_ALPHA:
+            pixels = np.concatenate([pixels, alpha], 2)
+        else:
+            share = alpha / 255.0
+            pixels = np.round(pixels * share + 255 * (1 - share)).astype(np.uint8)
+    options: dict[str, Any] = {"quality": 95} if kind in ("JPEG", "WEBP") else {}
+    about = {} if kind == "BMP" else photo.about
+    with written_whole(path) as file:
+        need("PIL.Image", "photos").fromarray(pixels).save(file, format=kind, **options, **about)
+
+
+def output_path(photo: Path, out: Path | None, mark: str, several: bool, overwrite: bool) -> Path:
+    """Where the result goes: beside the photo with a mark in its name, or to out, a folder where there are several."""
+    suffix = photo.suffix if photo.suffix.lower() in FORMATS else ".png"
+    if out is None:
+        path = photo.with_name(f"{photo.stem}_{mark}{suffix}")
+    elif several or out.is_dir() or not out.suffix:
+        path = out / f"{photo.stem}{suffix}"
+    else:
+        path = out
+    if path.exists() and path.samefile(photo) and not overwrite:
+        raise ValueError(f"{path} would be overwritten. Give another -o, or --overwrite if that is meant.")
+    return path

@@ -76,12 +76,23 @@ ARMS = [
         )
         for name, kind in (("Ad-ResNet-s", ""), ("Baseline", "_conv"))
     ),
+    *(
+        Arm("city100", "City100, iPhone", name, f"city100_{model}", "city100/City100_iPhoneX", 96)
+        for name, model in (
+            ("ACDA", "restorer"),
+            ("the same with Conv2d 7×7", "restorer_conv"),
+            ("the same with Conv2d 3×3", "restorer_conv_small"),
+            ("KPN, l = 5", "kpn"),
+            ("LP-KPN, l = 5", "lp_kpn"),
+        )
+    ),
 ]
 # What a table shows of the last epoch's scores, and to how many digits.
 METRICS = {
     "lenet": {"error": ("top-1 error, %", 2)},
     "tinyimagenet20": {"error": ("top-1 error, %", 1)},
     "counting": {"MAE": ("MAE", 2), "root MSE": ("root MSE", 2)},
+    "city100": {"PSNR": ("PSNR on Y, dB", 2), "SSIM": ("SSIM on Y", 4)},
 }
 
 

@@ -12,6 +12,8 @@ VERBS = {
     "evaluate": "score a run or its weights again",
     "recipes": "list the recipes, or show one",
     "count": "count the people on photos",
+    "upscale": "make photos larger",
+    "restore": "apply a network of your own to photos",
     "cost": "parameters, multiply-adds and memory of a network, whole or layer by layer",
     "bench": "time and memory of the layer beside Conv2d, the unfold way and plain torch",
     "info": "what this installation can do: versions, threads, vector instructions, backends",
@@ -36,16 +38,14 @@ def main(argv: list[str] | None = None) -> int:
         tyro = need("tyro", "cli")
         module = importlib.import_module(f"acda.cli.{verb}")
         if hasattr(module, "run"):  # a verb whose options depend on its first argument
-            module.run(rest)
-        else:
-            tyro.cli(getattr(module, verb), args=rest, prog=f"acda {verb}")
+            return int(module.run(rest) or 0)
+        return int(tyro.cli(getattr(module, verb), args=rest, prog=f"acda {verb}") or 0)
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"acda {verb}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"acda {verb}: stopped.", file=sys.stderr)
         return 130
-    return 0
 
 
 def _help() -> str:

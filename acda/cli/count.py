@@ -1,7 +1,6 @@
 """acda count: how many people are on a photo."""
 
 import json as json_format
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from acda.extras import need
 from acda.files import written_whole
 from acda.inference import apply_in_tiles
 from acda.models import CrowdCounter
-from acda.photos import find_photos, read_photo
+from acda.photos import Photo, each_photo, find_photos, read_photo
 from acda.weights import Trained, load
 
 
@@ -20,7 +19,7 @@ def count(
     out: Path | None = None,
     weights: str = "crowd_counter",
     tile: int = 1024,
-) -> None:
+) -> int:
     """Count the people on photos, one line each.
 
     Args:
@@ -30,48 +29,42 @@ def count(
         weights: a packaged network, a run's folder, or its weights.safetensors.
         tile: side of the parts in which a large photo is looked at, in pixels; the count does not depend on it.
     """
-    if not photos:
-        raise ValueError("which photos? Give files, folders or patterns.")
     if tile < 1:
         raise ValueError(f"--tile needs to be positive; got {tile}.")
     trained = load(weights)
     if not isinstance(trained.model, CrowdCounter):
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not count people.")
     results: list[dict[str, Any]] = []
-    failed = 0
-    for path in find_photos(photos):
-        try:
-            density = density_of(trained, path, tile)
-            number = float(density.sum())
-            if out is not None:
-                draw(path, density, number, out / f"{path.stem}.png")
-        except (ValueError, OSError) as error:
-            print(f"acda count: {error}", file=sys.stderr)
-            failed += 1
-            continue
+
+    def count_one(path: Path) -> None:
+        photo = read_photo(path)
+        density = density_of(trained, photo, tile)
+        number = float(density.sum())
+        if out is not None:
+            draw(photo, density, number, out / f"{path.stem}.png")
         results.append({"file": str(path), "count": round(number, 1)})
         if not json:
             print(f"{number:8.0f}  {path}", flush=True)
+
+    status = each_photo("count", find_photos(photos), count_one)
     if json:
         print(json_format.dumps(results, indent=1, ensure_ascii=False))
-    if failed:
-        raise SystemExit(1)
+    return status
 
 
-def density_of(trained: Trained, path: Path, tile: int) -> Any:
+def density_of(trained: Trained, photo: Photo, tile: int) -> Any:
     """The density map of a photo, in float64 so that its sum does not depend on the order."""
-    image = trained.normalised(read_photo(path))
-    return apply_in_tiles(trained.model, image, tile)[0, 0].double()
+    return apply_in_tiles(trained.model, trained.normalised(photo.pixels), tile)[0, 0].double()
 
 
-def draw(path: Path, density: Any, number: float, to: Path) -> None:
+def draw(photo: Photo, density: Any, number: float, to: Path) -> None:
     """The photo, and over it the density where there is any."""
     figure_module = need("matplotlib.figure", "photos")
-    photo = read_photo(path)[0].permute(1, 2, 0).numpy()
-    height, width = photo.shape[:2]
+    grey = photo.pixels[0].float().mean(0).numpy()
+    height, width = grey.shape
     figure = figure_module.Figure(figsize=(8, 8 * height / width + 0.6), layout="constrained")
     axes = figure.subplots()
-    axes.imshow(photo.mean(2), cmap="gray", vmin=0, vmax=400, extent=(0, width, height, 0))
+    axes.imshow(grey, cmap="gray", vmin=0, vmax=400, extent=(0, width, height, 0))
     values = density.clamp_min(0).numpy()
     top = max(float(values.max()), 1e-6)
     shown = axes.imshow(

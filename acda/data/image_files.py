@@ -31,11 +31,14 @@ def open_rgb(path: Path) -> Any:
         return image.convert("RGB")
 
 
-def open_upright(path: Path) -> Any:
-    """open_rgb, turned as the EXIF of a camera's file says."""
+def open_upright(path: Path) -> tuple[Any, Any]:
+    """open_rgb, turned as the EXIF of a camera's file says; and its transparency, or None."""
     image_module = need("PIL.Image", "photos")
-    with _named(path), image_module.open(path) as image:
-        orientation = image.getexif().get(0x0112, 1)
+    with _named(path), image_module.open(path) as file:
+        file.load()
+        orientation, info = file.getexif().get(0x0112, 1), dict(file.info)
+        transparent = "A" in file.getbands() or "transparency" in info
+        alpha = file.convert("RGBA").getchannel("A") if transparent else None
     turn = image_module.Transpose
     turns = {
         2: turn.FLIP_LEFT_RIGHT,
@@ -47,7 +50,10 @@ def open_upright(path: Path) -> Any:
         8: turn.ROTATE_90,
     }
     image = open_rgb(path)
-    return image.transpose(turns[orientation]) if orientation in turns else image
+    if orientation in turns:
+        image, alpha = (None if part is None else part.transpose(turns[orientation]) for part in (image, alpha))
+    image.info = {**info, **image.info}
+    return image, alpha
 
 
 def image_size(path: Path) -> tuple[int, int]:

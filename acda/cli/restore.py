@@ -1,0 +1,78 @@
+"""acda restore: a restoring network, packaged or of one's own, applied to photos."""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from torch import Tensor
+
+from acda.extras import need
+from acda.inference import Tile, apply_in_tiles
+from acda.photos import Photo, each_photo, eight_bits, find_photos, output_path, read_photo, write_photo
+from acda.weights import Trained, load
+
+Out = Annotated[Path | None, tyro.conf.arg(aliases=("-o",))]
+
+
+def restore(
+    photos: tuple[str, ...], /, weights: str, out: Out = None, tile: int = 1024, overwrite: bool = False
+) -> int:
+    """Apply a trained restorer to photos as they are, and write the results beside them, marked `restored`.
+
+    Args:
+        photos: files, folders or patterns.
+        weights: a run's folder, its weights.safetensors, or a packaged network.
+        out: file for the result, or folder where there are several.
+        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
+        overwrite: write over the photo itself, where that is where the result goes.
+    """
+    trained = load_restorer(weights)
+
+    def work(photo: Photo, name: str) -> Photo:
+        return Photo(eight_bits(restored(trained, photo.pixels, tile, name)), photo.alpha, photo.about)
+
+    return write_each("restore", photos, work, out, "restored", overwrite)
+
+
+def write_each(
+    verb: str,
+    names: Iterable[str],
+    work: Callable[[Photo, str], Photo],
+    out: Path | None,
+    mark: str,
+    overwrite: bool,
+) -> int:
+    """Read, work, write, photo by photo; a line for each that is done or cannot be."""
+    paths = find_photos(names)
+
+    def one(path: Path) -> None:
+        to = output_path(path, out, mark, len(paths) > 1, overwrite)
+        write_photo(work(read_photo(path), path.name), to)
+        print(to, flush=True)
+
+    return each_photo(verb, paths, one)
+
+
+def load_restorer(weights: str) -> Trained:
+    """Trained weights that turn a photo into a photo."""
+    trained = load(weights)
+    if getattr(trained.model, "cell", None) != 1:
+        raise ValueError(f"{weights} has a {trained.facts['model']}, which does not restore photos.")
+    return trained
+
+
+def restored(trained: Trained, pixels: Tensor, tile: int, name: str = "") -> Tensor:
+    """The network's result for pixels of eight bits, (1, 3, H, W) from 0 to 1, with a bar where a person is looking."""
+    if tile < 1:
+        raise ValueError(f"--tile needs to be positive; got {tile}.")
+
+    def bar(tiles: list[Tile]) -> Iterable[Tile]:
+        progress = need("tqdm", "photos").tqdm
+        shown: Iterable[Tile] = progress(tiles, desc=name, unit="tile", disable=not sys.stderr.isatty(), leave=False)
+        return shown
+
+    with torch.no_grad():
+        return apply_in_tiles(trained.model, trained.normalised(pixels), tile, bar)

@@ -1,0 +1,38 @@
+"""acda upscale: larger photos, sharpened by a network that has seen real lenses."""
+
+from acda.cli.restore import Out, load_restorer, restored, write_each
+from acda.photos import Photo, eight_bits, resized
+
+LARGEST = 8.0
+
+
+def upscale(
+    photos: tuple[str, ...],
+    /,
+    out: Out = None,
+    scale: float = 2.0,
+    weights: str = "upscaler",
+    tile: int = 1024,
+    overwrite: bool = False,
+) -> int:
+    """Enlarge photos, and write them beside the originals, marked with the scale: bicubic first, then the network.
+
+    Args:
+        photos: files, folders or patterns.
+        out: file for the result, or folder where there are several.
+        scale: how many times as wide and as high.
+        weights: a packaged network, a run's folder, or its weights.safetensors.
+        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
+        overwrite: write over the photo itself, where that is where the result goes.
+    """
+    if not 1 <= scale <= LARGEST:
+        raise ValueError(f"--scale needs to be from 1 to {LARGEST:g}; got {scale:g}.")
+    trained = load_restorer(weights)
+
+    def work(photo: Photo, name: str) -> Photo:
+        height, width = (round(scale * side) for side in photo.pixels.shape[2:])
+        larger = resized(photo.pixels, height, width)
+        alpha = None if photo.alpha is None else resized(photo.alpha, height, width)
+        return Photo(eight_bits(restored(trained, larger, tile, name)), alpha, photo.about)
+
+    return write_each("upscale", photos, work, out, f"x{scale:g}", overwrite)

@@ -1,0 +1,150 @@
+"""acda restore and upscale: what photos have is kept, what is broken is named, inputs are safe, tiles do not show."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageCms
+
+from acda import create_model
+from acda.cli import main
+from acda.cli.restore import load_restorer, restored
+from acda.photos import read_photo
+from acda.weights import write_weights
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A restorer that does something: fresh weights, and a last layer that is not nearly zero."""
+    torch.manual_seed(0)
+    model = create_model("restorer")
+    torch.nn.init.normal_(model.trunk.up[-2].weight, std=0.02)
+    with torch.no_grad():
+        for _ in range(2):
+            model(torch.rand(2, 3, 64, 64))
+    tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
+    path = tmp_path_factory.mktemp("weights") / "weights.safetensors"
+    write_weights(path, {**tensors, "statistics": torch.tensor([[0.0] * 3, [255.0] * 3])}, {"model": "restorer"})
+    return str(path)
+
+
+def picture(width=60, height=44, channels=3, seed=0):
+    y, x = np.mgrid[:height, :width]
+    waves = [127 + 100 * np.sin((x + 3 * c) / 7 + seed) * np.cos(y / (5 + c)) for c in range(channels)]
+    return Image.fromarray(np.stack(waves, 2).astype(np.uint8))
+
+
+@pytest.fixture
+def photo(tmp_path):
+    picture().save(tmp_path / "a.png")
+    return tmp_path / "a.png"
+
+
+def test_beside_the_photo_or_where_it_is_told(photo, weights, tmp_path, capsys):
+    before = photo.read_bytes()
+    assert main(["restore", str(photo), "--weights", weights]) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "a_restored.png")]
+    assert main(["restore", str(photo), "--weights", weights, "-o", str(tmp_path / "b.jpg")]) == 0
+    assert main(["restore", str(tmp_path), "--weights", weights, "-o", str(tmp_path / "all")]) == 0
+    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == ["a.png", "a_restored.png", "b.jpg"]
+    assert photo.read_bytes() == before
+    with Image.open(tmp_path / "a_restored.png") as image:
+        assert image.size == (60, 44)
+        assert not np.array_equal(np.array(image), np.array(picture()))
+
+
+@pytest.mark.parametrize("scale", ["2", "1.5", "1"])
+def test_upscale_to_any_size(photo, weights, scale, tmp_path):
+    assert main(["upscale", str(photo), "--scale", scale, "--weights", weights]) == 0
+    with Image.open(tmp_path / f"a_x{scale}.png") as image:
+        assert image.size == (round(60 * float(scale)), round(44 * float(scale)))
+
+
+def test_orientation_profile_exif_and_transparency_are_kept(weights, tmp_path):
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    exif = Image.Exif()
+    exif[0x0112], exif[0x010F] = 6, "a maker of cameras"
+    picture().save(tmp_path / "turned.jpg", exif=exif, icc_profile=profile, quality=98)
+    picture(channels=4).save(tmp_path / "clear.png", icc_profile=profile)
+    assert main(["upscale", str(tmp_path), "--weights", weights]) == 0
+    with Image.open(tmp_path / "turned_x2.jpg") as image:
+        assert image.size == (88, 120)
+        assert image.getexif().get(0x0112, 1) == 1
+        assert image.getexif()[0x010F] == "a maker of cameras"
+        assert image.info["icc_profile"] == profile
+    with Image.open(tmp_path / "clear_x2.png") as image:
+        assert image.mode == "RGBA"
+        assert image.info["icc_profile"] == profile
+        alpha = np.array(image.getchannel("A").resize((60, 44)), int)
+    assert np.abs(alpha - np.array(picture(channels=4).getchannel("A"))).mean() < 4
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "I;16", "1", "LA"])
+def test_whatever_pillow_reads(weights, tmp_path, mode):
+    suffix = ".tif" if mode == "CMYK" else ".png"
+    image = picture().convert("L" if mode == "I;16" else mode)
+    if mode == "I;16":
+        image = Image.fromarray(np.array(image).astype(np.uint16) * 257)
+    image.save(tmp_path / f"photo{suffix}")
+    assert main(["restore", str(tmp_path / f"photo{suffix}"), "--weights", weights]) == 0
+    with Image.open(tmp_path / f"photo_restored{suffix}") as result:
+        assert result.size == (60, 44)
+
+
+def test_bad_files_are_named_and_the_others_go_on(photo, weights, tmp_path, capsys, monkeypatch):
+    (tmp_path / "cut.png").write_bytes(photo.read_bytes()[:700])
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    (tmp_path / "text.jpg").write_text("not a photo")
+    picture(300, 300).save(tmp_path / "huge.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20_000)
+    out = tmp_path / "out"
+    assert main(["restore", str(tmp_path), str(tmp_path / "gone.jpg"), "--weights", weights, "-o", str(out)]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 5
+    for name in ("cut.png", "empty.jpg", "text.jpg", "huge.png", "gone.jpg"):
+        assert sum(name in line for line in errors) == 1
+    assert [p.name for p in out.iterdir()] == ["a.png"]
+
+
+def test_the_photo_itself_is_overwritten_only_on_request(photo, weights, capsys):
+    before = photo.read_bytes()
+    assert main(["restore", str(photo), "--weights", weights, "-o", str(photo)]) == 1
+    assert "would be overwritten" in capsys.readouterr().err
+    assert photo.read_bytes() == before
+    assert main(["restore", str(photo), "--weights", weights, "-o", str(photo), "--overwrite"]) == 0
+    assert photo.read_bytes() != before
+
+
+def test_an_output_is_whole_or_not_there(photo, weights, tmp_path, monkeypatch):
+    def breaks(self, file, **options):
+        file.write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Image.Image, "save", breaks)
+    assert main(["restore", str(photo), "--weights", weights]) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_tiles_do_not_show(weights, tmp_path):
+    picture(333, 210).save(tmp_path / "large.png")
+    trained, pixels = load_restorer(weights), read_photo(tmp_path / "large.png").pixels
+    whole = restored(trained, pixels, 1000)
+    for tile in (16, 61, 128):
+        torch.testing.assert_close(restored(trained, pixels, tile), whole, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["upscale", "{photo}", "--scale", "0.5", "--weights", "{weights}"],
+            "--scale needs to be from 1 to 8; got 0.5",
+        ),
+        (["upscale", "{photo}", "--weights", "nobody"], "there is no weights file 'nobody'"),
+        (["restore", "{photo}", "--tile", "0", "--weights", "{weights}"], "--tile needs to be positive"),
+        (["restore", "{photo}", "-o", "x.gif", "--weights", "{weights}"], "no suffix that photos are written with"),
+        (["restore", "--weights", "{weights}"], "which photos?"),
+    ],
+)
+def test_what_is_wrong_is_said(photo, weights, capsys, arguments, message):
+    assert main([a.format(photo=photo, weights=weights) for a in arguments]) == 1
+    assert message in capsys.readouterr().err

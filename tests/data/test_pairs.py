@@ -1,0 +1,116 @@
+"""Pairs of photos in the official layouts; crops of both are cut, mirrored and turned alike."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from acda.data.batches import TestBatches, TrainBatches, generator_for
+from acda.data.pair_crops import PairLoader, Photos, augmented
+from acda.data.pairs import read_pairs
+
+
+def photo(path: Path, size=(20, 16), level=100) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (level,) * 3).save(path)
+
+
+def realsr(folder: Path) -> Path:
+    for camera in ("Canon", "Nikon"):
+        for part, scenes in (("Train", ("001", "002")), ("Test", ("001",))):
+            for scale in (2, 3, 4):
+                for scene in scenes:
+                    photo(folder / camera / part / str(scale) / f"{camera}_{scene}_HR.png")
+                    photo(folder / camera / part / str(scale) / f"{camera}_{scene}_LR{scale}.png", level=90)
+    return folder
+
+
+def city100(folder: Path) -> Path:
+    for i in range(1, 21):
+        photo(folder / f"{i:03}H.PNG")
+        photo(folder / f"{i:03}L.PNG", level=90)
+    return folder
+
+
+def sidd(folder: Path) -> Path:
+    for instance in ("0001_001_S6_00100", "0005_001_S6_00100", "0100_009_IP_00800", "0120_010_GP_00100"):
+        photo(folder / "Data" / instance / "GT_SRGB_010.PNG")
+        photo(folder / "Data" / instance / "NOISY_SRGB_010.PNG", level=90)
+    return folder
+
+
+def polyu(folder: Path) -> Path:
+    for name in ("Canon80D_8_8_800_GO_1", "Canon80D_8_8_800_GO_12", "Sony_4_200_3200_door_2", "NikonD800_8_photo_1"):
+        photo(folder / f"{name}_real.JPG", level=90)
+        photo(folder / f"{name}_mean.JPG")
+    return folder
+
+
+def own(folder: Path) -> Path:
+    for part in ("train", "test"):
+        photo(folder / part / "input" / "a.png", level=90)
+        photo(folder / part / "target" / "a.png")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("layout", "scale", "counts"),
+    [(realsr, 3, (4, 2)), (city100, None, (18, 2)), (sidd, None, (2, 2)), (polyu, None, (2, 2)), (own, None, (1, 1))],
+)
+def test_layouts(tmp_path, layout, scale, counts):
+    split = read_pairs(layout(tmp_path), scale)
+    assert tuple(map(len, split)) == counts
+    for pair in [*split[0], *split[1]]:
+        with Image.open(pair.degraded) as degraded, Image.open(pair.clean) as clean:
+            assert np.array(degraded).mean() < np.array(clean).mean()
+    assert not {pair.scene for pair in split[0]} & {pair.scene for pair in split[1]}
+
+
+def test_what_is_wrong_is_named(tmp_path):
+    with pytest.raises(ValueError, match="say which one, 2, 3 or 4"):
+        read_pairs(realsr(tmp_path / "realsr"))
+    photo(tmp_path / "realsr" / "Nikon" / "Train" / "2" / "Nikon_002_LR2.png", size=(10, 8))
+    with pytest.raises(ValueError, match=r"need one size; .*Nikon_002_LR2.png has 10×8, .*_HR.png has 20×16"):
+        read_pairs(tmp_path / "realsr", 2)
+    (city100(tmp_path / "city") / "004L.PNG").unlink()
+    with pytest.raises(ValueError, match=r"004L.PNG is missing: the other half of a pair"):
+        read_pairs(tmp_path / "city")
+    with pytest.raises(ValueError, match="no layout that is known here"):
+        read_pairs(tmp_path)
+    for path in own(tmp_path / "own").glob("test/*/a.png"):
+        path.unlink()
+    with pytest.raises(ValueError, match="has no pairs for testing"):
+        read_pairs(tmp_path / "own")
+
+
+def test_both_photos_are_cut_and_turned_alike():
+    pixels = np.random.default_rng(0).integers(0, 255, (16, 20, 3), dtype=np.uint8)
+    seen = set()
+    for seed in range(60):
+        a, b = augmented(np.stack([pixels, pixels]), 8, generator_for(seed))
+        assert a.shape == (8, 8, 3)
+        assert np.array_equal(a, b)
+        seen.add(a.tobytes())
+        assert any(
+            np.array_equal(np.rot90(mirrored, quarters), a)
+            for top in range(9)
+            for left in range(13)
+            for quarters in range(4)
+            for mirrored in (pixels[top : top + 8, left : left + 8], pixels[top : top + 8, left : left + 8][:, ::-1])
+        )
+    assert len(seen) > 50
+
+
+def test_batches(tmp_path):
+    train, test = read_pairs(own(tmp_path))
+    loader = PairLoader(Photos(train), TrainBatches(6, 3, seed=0), side=8)
+    batches = list(loader)
+    assert len(batches) == 2
+    for degraded, clean in batches:
+        assert degraded.shape == clean.shape == (3, 3, 8, 8)
+        torch.testing.assert_close(degraded, torch.full_like(degraded, 90 / 255))
+        torch.testing.assert_close(clean, torch.full_like(clean, 100 / 255))
+    ((degraded, clean),) = list(PairLoader(Photos(test), TestBatches(1, 1), side=8))
+    assert degraded.shape == clean.shape == (1, 3, 16, 20)
