@@ -99,16 +99,28 @@ class Counting(Recipe):
 
 @dataclass(frozen=True, kw_only=True)
 class Restoration(Recipe):
-    """Restore photos from pairs of a degraded and a clean one: mean square error on crops."""
+    """Restore photos, from pairs of a degraded and a clean one, or from clean ones with synthetic noise."""
 
     crop: int = 96
     """side of the training crops in pixels"""
     crops: int = 4800
     """training crops an epoch, of all photos alike"""
+    objective: Literal["mse", "variational"] = "mse"
+    """mean square error, or VDNet's, for networks that also tell variances"""
     channels: Literal["y", "rgb"] = "rgb"
     """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
     scale: Literal[2, 3, 4] | None = None
     """which of RealSR's scales; the ratio that the network is trained at"""
+    noise: float = 0.0
+    """for folders of clean photos: strength of the synthetic noise on them, the largest deviation as a part of white"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("crop", "crops"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} needs to be at least 1; got {getattr(self, name)}.")
+        if self.noise < 0:
+            raise ValueError(f"noise needs to be zero or more; got {self.noise}.")
 
 
 def recipe_from_json(text: str) -> Recipe:

@@ -86,8 +86,17 @@ ARMS = [
             ("LP-KPN, l = 5", "lp_kpn"),
         )
     ),
+    *(
+        Arm("denoising", "PolyU and SIDD", name, f"polyu_sidd_{model}", "denoising", 96)
+        for name, model in (
+            ("ACDA + MSE", "restorer"),
+            ("the same with Conv2d 7×7, MSE", "restorer_conv"),
+            ("ACDA + variational", "restorer_variational"),
+            ("DnCNN", "dncnn"),
+        )
+    ),
 ]
-# What a table shows of the last epoch's scores, and to how many digits.
+# What a table shows of the last epoch's scores, and to how many digits. Denoising is scored set by set: restoration.py.
 METRICS = {
     "lenet": {"error": ("top-1 error, %", 2)},
     "tinyimagenet20": {"error": ("top-1 error, %", 1)},

@@ -13,6 +13,7 @@ VERBS = {
     "recipes": "list the recipes, or show one",
     "count": "count the people on photos",
     "upscale": "make photos larger",
+    "denoise": "take the noise out of photos",
     "restore": "apply a network of your own to photos",
     "cost": "parameters, multiply-adds and memory of a network, whole or layer by layer",
     "bench": "time and memory of the layer beside Conv2d, the unfold way and plain torch",

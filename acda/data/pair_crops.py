@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 from acda.data.batches import TestBatches, TrainBatches, generator_for
 from acda.data.image_files import image_size, read_rgb
 from acda.data.loading import DecodingLoader
+from acda.data.noise import noisy
 from acda.data.pairs import PhotoPair
 
 # Decoded photos that are kept from one epoch to the next, in bytes; larger sets are decoded each time.
@@ -19,12 +20,15 @@ MOST_KEPT = 2_000_000_000
 UNIT = torch.tensor([[0.0] * 3, [255.0] * 3])
 
 
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+
 class Photos:
-    """The pixels of pairs, (2, H, W, 3) of eight bits, degraded first; kept in memory where they are not too many."""
+    """Pixels of pairs, (2, H, W, 3) of eight bits, degraded first; kept in memory where they are not too many."""
 
     def __init__(self, pairs: list[PhotoPair]) -> None:
         self.pairs = pairs
-        self._kept: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
+        self._kept: dict[int, Pixels] = {}
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -33,7 +37,7 @@ class Photos:
     def fit_in_memory(self) -> bool:
         return 6 * sum(width * height for width, height in (image_size(p.clean) for p in self.pairs)) <= MOST_KEPT
 
-    def __getitem__(self, index: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def __getitem__(self, index: int) -> Pixels:
         if index in self._kept:
             return self._kept[index]
         pair = self.pairs[index]
@@ -47,31 +51,41 @@ class PairLoader(DecodingLoader):
     """Degraded and clean, both (n, 3, H, W) from 0 to 1: crops of side×side, or one whole photo.
 
     The batches of an epoch may be of more crops than there are photos: crop i is of photo i modulo their number.
+    noise: where it is not zero, the degraded photo is the clean one with noise of this strength.
     """
 
-    def __init__(self, photos: Photos, batches: TrainBatches | TestBatches, side: int, workers: int = 0) -> None:
+    def __init__(
+        self,
+        photos: Photos | Pixels,
+        batches: TrainBatches | TestBatches,
+        side: int,
+        noise: float = 0.0,
+        workers: int = 0,
+    ) -> None:
         super().__init__(batches, UNIT, workers)
-        self.photos, self.side = photos, side
+        self.photos, self.side, self.noise = photos, side, noise
 
     def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
-        return _Pairs(self.photos, self.side, seed)
+        return _Pairs(self.photos, self.side, self.noise, seed)
 
 
 class _Pairs(Dataset[Any]):
-    def __init__(self, photos: Photos, side: int, seed: tuple[int, int] | None) -> None:
-        self.photos, self.side, self.seed = photos, side, seed
+    def __init__(self, photos: Photos | Pixels, side: int, noise: float, seed: tuple[int, int] | None) -> None:
+        self.photos, self.side, self.noise, self.seed = photos, side, noise, seed
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         pixels = self.photos[index % len(self.photos)]
+        generator = generator_for(*(self.seed or ()), index)
         if self.seed is not None:
-            pixels = augmented(pixels, self.side, generator_for(*self.seed, index))
-        degraded, clean = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
-        return degraded, clean.float() / 255
+            pixels = augmented(pixels, self.side, generator)
+        degraded, clean = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))).float()
+        if self.noise:
+            # As a camera's file would have it: of eight bits.
+            degraded = (255 * noisy(clean / 255, self.noise, generator)).round().clamp(0, 255)
+        return degraded, clean / 255
 
 
-def augmented(
-    pixels: np.ndarray[Any, np.dtype[np.uint8]], side: int, generator: torch.Generator
-) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def augmented(pixels: Pixels, side: int, generator: torch.Generator) -> Pixels:
     """A random square of both photos, mirrored or not, and turned by a random number of quarters."""
     height, width = pixels.shape[1:3]
     top, left = (int(torch.randint(length - side + 1, (), generator=generator)) for length in (height, width))

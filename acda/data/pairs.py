@@ -4,6 +4,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
 
 from acda.data.image_files import image_size, images_in
 
@@ -32,7 +36,24 @@ def read_pairs(folder: Path, scale: int | None = None) -> Split:
     SIDD: Data/INSTANCE/GT_SRGB_010.PNG and NOISY_SRGB_010.PNG; scenes 009 and 010 are for testing.
     PolyU: NAME_real.JPG and NAME_mean.JPG; the Sony's and the Nikon D800's scenes are for testing.
     One's own: {train,test}/{input,target}/ with equal names.
+    A folder that has folders in these layouts is all of them together.
     """
+    found = _known(folder, scale)
+    if found is None:
+        inner = [_known(place, scale) for place in sorted(folder.iterdir()) if place.is_dir()]
+        known = [split for split in inner if split is not None]
+        if known:
+            found = [pair for train, _ in known for pair in train], [pair for _, test in known for pair in test]
+    if found is not None:
+        return found
+    raise ValueError(
+        f"{folder} has no layout that is known here: RealSR's Canon and Nikon, City100's 001H.PNG, SIDD's Data, "
+        "PolyU's *_real.JPG, or train and test with input and target in each."
+    )
+
+
+def _known(folder: Path, scale: int | None) -> Split | None:
+    """The pairs of a folder in one of the layouts, checked; None where it has none of them."""
     for layout in (_realsr, _city100, _sidd, _polyu, _own):
         found = layout(folder, scale)
         if found is not None:
@@ -42,10 +63,7 @@ def read_pairs(folder: Path, scale: int | None = None) -> Split:
                 _check_sizes(pairs)
             _check_scenes(folder, found)
             return found
-    raise ValueError(
-        f"{folder} has no layout that is known here: RealSR's Canon and Nikon, City100's 001H.PNG, SIDD's Data, "
-        "PolyU's *_real.JPG, or train and test with input and target in each."
-    )
+    return None
 
 
 def _realsr(folder: Path, scale: int | None) -> Split | None:
@@ -141,3 +159,38 @@ def _check_scenes(folder: Path, split: Split) -> None:
     both = {pair.scene for pair in split[0]} & {pair.scene for pair in split[1]}
     if both:
         raise ValueError(f"{folder} has scenes in training and testing both: {', '.join(sorted(both)[:3])}.")
+
+
+def read_clean(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The photos of {train,test}/, for those who have no pairs: noise is put on them as they are read."""
+    parts = []
+    for name in ("train", "test"):
+        if not (folder / name).is_dir():
+            raise ValueError(f"{folder} needs the folders train and test with clean photos.")
+        photos = images_in(folder / name)
+        if not photos:
+            raise ValueError(f"{folder / name} has no photos.")
+        for photo in photos:
+            image_size(photo)
+        parts.append(photos)
+    return parts[0], parts[1]
+
+
+def read_blocks(folder: Path) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
+    """SIDD's validation blocks, (n, 2, 256, 256, 3), noisy first, where their two files are in the folder."""
+    names = ("ValidationNoisyBlocksSrgb", "ValidationGtBlocksSrgb")
+    files = [folder / f"{name}.mat" for name in names]
+    if not any(file.exists() for file in files):
+        return None
+    blocks = []
+    for file, name in zip(files, names, strict=True):
+        try:
+            content = scipy.io.loadmat(str(_present(file)))[name]
+        except (KeyError, NotImplementedError, OSError, TypeError, scipy.io.matlab.MatReadError) as error:
+            raise ValueError(f"{file} cannot be read as SIDD's blocks ({type(error).__name__}: {error}).") from error
+        if content.ndim != 5 or content.shape[-1] != 3 or content.dtype != np.uint8:
+            raise ValueError(f"{file} needs eight-bit blocks (images, blocks, H, W, 3); got {content.shape}.")
+        blocks.append(content.reshape(-1, *content.shape[2:]))
+    if blocks[0].shape != blocks[1].shape:
+        raise ValueError(f"{folder}: the noisy and the clean blocks have shapes {blocks[0].shape}, {blocks[1].shape}.")
+    return np.stack(blocks, 1)

@@ -10,10 +10,11 @@ from acda.models.blocks import BasicBlock, DynamicBottleneck
 from acda.models.crowd_counter import CROWD_COUNTERS, CrowdCounter
 from acda.models.lenet import LENETS, LeNet
 from acda.models.restorer import RESTORERS, Restorer
+from acda.models.variational import VARIATIONAL, VariationalDenoiser
 from acda.names import unknown
 
 CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {**LENETS, **AD_RESNETS}
-MODELS: dict[str, Callable[..., nn.Module]] = {**CLASSIFIERS, **CROWD_COUNTERS, **RESTORERS}
+MODELS: dict[str, Callable[..., nn.Module]] = {**CLASSIFIERS, **CROWD_COUNTERS, **RESTORERS, **VARIATIONAL}
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
@@ -37,5 +38,6 @@ __all__ = [
     "DynamicBottleneck",
     "LeNet",
     "Restorer",
+    "VariationalDenoiser",
     "create_model",
 ]

@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 from acda.names import unknown
 from acda.recipe import Recipe
-from acda.recipes import classification, counting, super_resolution
+from acda.recipes import classification, counting, denoising, super_resolution
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
-    function.__name__: function for room in (classification, counting, super_resolution) for function in room.RECIPES
+    function.__name__: function
+    for room in (classification, counting, super_resolution, denoising)
+    for function in room.RECIPES
 }
 
 

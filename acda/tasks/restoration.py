@@ -1,15 +1,16 @@
-"""Restoring photos: mean square error on crops, PSNR and SSIM on whole photos."""
+"""Restoring photos: mean square error on crops or VDNet's objective, PSNR and SSIM on whole photos."""
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from acda.data.batches import TestBatches, TrainBatches
 from acda.data.image_files import image_size
-from acda.data.pair_crops import UNIT, PairLoader, Photos
-from acda.data.pairs import PhotoPair, read_pairs
+from acda.data.pair_crops import UNIT, PairLoader, Photos, Pixels
+from acda.data.pairs import PhotoPair, read_blocks, read_clean, read_pairs
 from acda.metrics import luma, psnr, ssim
-from acda.models import create_model
+from acda.models import VariationalDenoiser, create_model
 from acda.recipe import Restoration
+from acda.tasks import elbo
 from acda.tasks.task import Task
 
 
@@ -21,19 +22,20 @@ class RestorationTask(Task):
     monitored = "PSNR"
     best = "max"
 
-    def __init__(
-        self, recipe: Restoration, train: list[PhotoPair] | None, test: list[PhotoPair], workers: int = 0
-    ) -> None:
-        super().__init__(recipe, create_model(recipe.model))
-        self.photos, self.workers = (None if train is None else Photos(train), Photos(test)), workers
+    def __init__(self, recipe: Restoration, train: Photos | None, test: Photos | Pixels, workers: int = 0) -> None:
+        model = create_model(recipe.model)
+        if recipe.objective == "variational" and not isinstance(model, VariationalDenoiser):
+            raise ValueError(f"{recipe.model} tells no variances: the variational objective needs a network that does.")
+        super().__init__(recipe, model)
+        self.photos, self.workers = (train, test), workers
         self.statistics.copy_(UNIT)
         self.facts = {"scale": str(recipe.scale)} if recipe.scale else {}
 
     @classmethod
     def of(cls, recipe: Restoration, workers: int = 0) -> "RestorationTask":
         """With the data of the recipe, checked whole."""
-        train, test = read_pairs(recipe.data, recipe.scale)
-        for pair in train:
+        train, test = read_photos(recipe)
+        for pair in train.pairs:
             if min(image_size(pair.clean)) < recipe.crop:
                 raise ValueError(f"{pair.clean} is smaller than the crops of {recipe.crop}×{recipe.crop}.")
         return cls(recipe, train, test, workers)
@@ -41,10 +43,13 @@ class RestorationTask(Task):
     @classmethod
     def for_evaluation(cls, recipe: Restoration, facts: dict[str, str]) -> "RestorationTask":
         """With the test photos alone."""
-        return cls(recipe, None, read_pairs(recipe.data, recipe.scale)[1])
+        return cls(recipe, None, read_photos(recipe)[1])
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         degraded, clean = batch
+        if self.recipe.objective == "variational":
+            assert isinstance(self.model, VariationalDenoiser)
+            return elbo.loss(self.model.posterior(degraded), degraded, clean)
         return F.mse_loss(self.model(degraded), clean)
 
     def test_sums(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
@@ -59,9 +64,19 @@ class RestorationTask(Task):
         train = self.photos[0]
         assert train is not None
         batches = TrainBatches(self.recipe.crops, self.recipe.batch_size, self.recipe.seed, rank, world)
-        return PairLoader(train, batches, self.recipe.crop, self.workers)
+        return PairLoader(train, batches, self.recipe.crop, self.recipe.noise, self.workers)
 
     def test_loader(self, rank: int, world: int) -> PairLoader:
-        return PairLoader(
-            self.photos[1], TestBatches(len(self.photos[1]), 1, rank, world), self.recipe.crop, self.workers
-        )
+        test = self.photos[1]
+        batches = TestBatches(len(test), 1, rank, world)
+        return PairLoader(test, batches, self.recipe.crop, self.recipe.noise, self.workers)
+
+
+def read_photos(recipe: Restoration) -> tuple[Photos, Photos | Pixels]:
+    """For training and for testing: pairs, or clean photos that noise is put on; SIDD's blocks where they are there."""
+    if recipe.noise:
+        train, test = ([PhotoPair(path, path, path.stem) for path in part] for part in read_clean(recipe.data))
+    else:
+        train, test = read_pairs(recipe.data, recipe.scale)
+    blocks = read_blocks(recipe.data)
+    return Photos(train), Photos(test) if blocks is None else blocks

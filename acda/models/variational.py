@@ -1,0 +1,119 @@
+"""Denoisers that say how sure they are: VDNet's pair of networks (Yue et al., 2019), around any denoiser."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acda.layers import AdaptiveConv2d
+from acda.models.restorer import Trunk, in_whole_strides
+
+
+class Posterior(NamedTuple):
+    """What is believed of each pixel and channel: clean ~ N(mean, e^log_variance), noise variance ~ inverse-gamma."""
+
+    mean: Tensor
+    log_variance: Tensor
+    log_alpha: Tensor
+    log_beta: Tensor
+
+    def noise(self) -> Tensor:
+        """The standard deviation of the noise at the variance's most likely value, β / (α + 1)."""
+        return (0.5 * (self.log_beta - torch.log1p(self.log_alpha.exp()))).exp()
+
+
+class VariationalDenoiser(nn.Module):
+    """One network for the clean photo's mean and variance, and a small one for the noise's.
+
+    denoiser: x → (B, 2·channels, H, W) for sizes that are multiples of the stride
+    x: (B, channels, H, W), about 0 to 1    returns: the mean, the same shape; `posterior` returns all
+
+    >>> VariationalDenoiser(Trunk(3, 6), stride=4)(torch.rand(1, 3, 21, 34)).shape
+    torch.Size([1, 3, 21, 34])
+    """
+
+    cell = 1
+
+    def __init__(self, denoiser: nn.Module, stride: int, channels: int = 3, width: int = 64) -> None:
+        super().__init__()
+        self.denoiser, self.stride = denoiser, stride
+        layers: list[nn.Module] = []
+        for before, after in ((channels, width), (width, width), (width, width), (width, width)):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.LeakyReLU(0.2, inplace=True)]
+        last = nn.Conv2d(width, 2 * channels, 3, padding=1)
+        self.noise = nn.Sequential(*layers, last)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + in_whole_strides(self.denoiser, x, self.stride).chunk(2, 1)[0]
+
+    def posterior(self, x: Tensor) -> Posterior:
+        """All four maps, each of x's shape; the logarithms within bounds, so that no exponential overflows."""
+        residual, log_variance = in_whole_strides(self.denoiser, x, self.stride).chunk(2, 1)
+        log_alpha, log_beta = self.noise(x).clamp(-16, 10).chunk(2, 1)
+        return Posterior(x + residual, log_variance.clamp(-23, 0), log_alpha, log_beta)
+
+
+class UNet(nn.Module):
+    """VDNet's own denoiser: four levels of two 3×3 convolutions, halved by averaging, doubled by transposed ones.
+
+    x: (B, in_channels, H, W), both multiples of 8    returns: (B, out_channels, H, W)
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, widths: tuple[int, ...] = (64, 128, 256, 512)) -> None:
+        super().__init__()
+        befores = (in_channels, *widths[:-1])
+        self.down = nn.ModuleList(_two(before, after) for before, after in zip(befores, widths, strict=True))
+        lower = list(zip(widths[:0:-1], widths[-2::-1], strict=True))
+        self.enlarge = nn.ModuleList(nn.ConvTranspose2d(before, after, 2, stride=2) for before, after in lower)
+        self.up = nn.ModuleList(_two(2 * after, after) for _, after in lower)
+        self.last = nn.Conv2d(widths[0], out_channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        maps = []
+        for i, level in enumerate(self.down):
+            x = level(F.avg_pool2d(x, 2) if i else x)
+            maps.append(x)
+        maps.pop()
+        for enlarge, level in zip(self.enlarge, self.up, strict=True):
+            x = level(torch.cat([enlarge(x), maps.pop()], 1))
+        y: Tensor = self.last(x)
+        return y
+
+
+def _two(before: int, after: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(before, after, 3, padding=1),
+        nn.LeakyReLU(0.2, inplace=True),
+        nn.Conv2d(after, after, 3, padding=1),
+        nn.LeakyReLU(0.2, inplace=True),
+    )
+
+
+def variational(conv: Callable[..., nn.Module] = AdaptiveConv2d) -> VariationalDenoiser:
+    """The restorer's trunk with a mean and a variance at its end."""
+    model = VariationalDenoiser(Trunk(3, 6, conv), stride=4)
+    assert isinstance(model.denoiser, Trunk)
+    _begin_with_the_photo(model.denoiser.up[-2])
+    return model
+
+
+def vdnet() -> VariationalDenoiser:
+    """VDNet as published: a U-Net denoises."""
+    unet = UNet(3, 6)
+    _begin_with_the_photo(unet.last)
+    return VariationalDenoiser(unet, stride=8)
+
+
+def _begin_with_the_photo(last: nn.Module) -> None:
+    """Nearly no residual, and a variance of about e⁻⁸ where a mean is still off by some hundredths."""
+    assert isinstance(last, nn.Conv2d)
+    assert last.bias is not None
+    nn.init.normal_(last.weight, std=1e-3)
+    with torch.no_grad():
+        last.bias.zero_()
+        last.bias[last.out_channels // 2 :] = -8.0  # the second half, before a pixel-shuffle too
+
+
+VARIATIONAL: dict[str, Callable[..., nn.Module]] = {"restorer_variational": variational, "vdnet": vdnet}

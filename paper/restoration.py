@@ -1,0 +1,100 @@
+"""What needs no training in the tables of restoration, and the denoisers' scores set by set.
+
+    python paper/restoration.py --data DIR     # DIR as for run.py
+
+Writes results/city100_input.json (the low resolution as it is) and results/denoising.json (the noisy photo, a Gaussian
+blur at the width that is best on the training photos, and the runs that are complete, on each set's test photos).
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from run import ARMS, HERE
+from scipy import ndimage
+from torch import Tensor
+
+from acda.cost import count
+from acda.data.pair_crops import Photos
+from acda.data.pairs import read_pairs
+from acda.environment import describe
+from acda.files import written_whole
+from acda.metrics import luma, psnr, ssim
+from acda.weights import load
+
+SETS = {"PolyU": "denoising/polyu", "SIDD, 256×256": "denoising/sidd"}
+WIDTHS = [0.2 * step for step in range(2, 13)]
+Restore = Callable[[Tensor], Tensor]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    data = parser.parse_args().data
+    torch.set_num_threads(2)
+    city = Photos(read_pairs(data / "city100/City100_iPhoneX")[1])
+    rows = rows_of("city100", "City100, iPhone", "low resolution as it is", lambda x: x, city, on="Y")
+    write("city100_input", rows, "no training")
+    write("denoising", denoising(data), "10 epochs of 4,800 crops of 96×96 in batches of 8, adamw")
+
+
+def denoising(data: Path) -> list[dict[str, Any]]:
+    sets = {name: [Photos(part) for part in read_pairs(data / folder)] for name, folder in SETS.items()}
+    rows = []
+    for name, (train, test) in sets.items():
+        rows += rows_of("denoising", name, "noisy", lambda x: x, test)
+        width = max(WIDTHS, key=lambda sigma: sum(p for p, _ in scores(blur(sigma), train)))
+        rows += rows_of("denoising", name, f"Gaussian blur, σ = {width:.1f}", blur(width), test)
+    for arm in (arm for arm in ARMS if arm.table == "denoising" and arm.is_complete):
+        trained = load(arm.out)
+        for name, (_, test) in sets.items():
+            rows += rows_of("denoising", name, arm.name, trained.model, test)
+        cost = count(trained.model, (1, 3, arm.size, arm.size))
+        common = {"table": "denoising", "dataset": "", "name": arm.name, "recipe": arm.recipe}
+        rows.append({**common, "metric": "parameters, M", "value": round(cost.parameters / 1e6, 3)})
+    return rows
+
+
+def blur(sigma: float) -> Restore:
+    def blurred(x: Tensor) -> Tensor:
+        return torch.from_numpy(ndimage.gaussian_filter(x.numpy(), (0, 0, sigma, sigma), mode="nearest"))
+
+    return blurred
+
+
+def scores(restore: Restore, photos: Photos, on: str = "RGB") -> list[tuple[float, float]]:
+    """PSNR and SSIM of each photo, rounded to eight bits as a file would have it."""
+    found = []
+    for index in range(len(photos)):
+        degraded, clean = torch.from_numpy(photos[index].transpose(0, 3, 1, 2).copy()).float()[:, None] / 255
+        with torch.no_grad():
+            result = (restore(degraded).clamp(0, 1) * 255).round() / 255
+        if on == "Y":
+            result, clean = luma(result), luma(clean)
+        found.append((float(psnr(result, clean)), float(ssim(result, clean))))
+    return found
+
+
+def rows_of(
+    table: str, dataset: str, name: str, restore: Restore, photos: Photos, on: str = "RGB"
+) -> list[dict[str, Any]]:
+    each = scores(restore, photos, on)
+    common = {"table": table, "dataset": dataset, "name": name, "photos": len(each)}
+    means = [sum(values) / len(each) for values in zip(*each, strict=True)]
+    return [
+        {**common, "metric": f"PSNR on {on}, dB", "value": round(means[0], 2), "each": [round(p, 3) for p, _ in each]},
+        {**common, "metric": f"SSIM on {on}", "value": round(means[1], 4)},
+    ]
+
+
+def write(name: str, rows: list[dict[str, Any]], budget: str) -> None:
+    with written_whole(HERE / "results" / f"{name}.json") as file:
+        facts = {**describe(), "budget": budget, "seed": 0}
+        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
