@@ -17,7 +17,8 @@ ORDER = [
     ["__main__"],
     ["cli"],
     ["__init__"],
-    ["recipes", "training", "inference", "photos"],
+    ["recipes", "training", "inference", "insight"],
+    ["photos"],
     ["tasks"],
     ["weights"],
     ["convert", "bench", "cost", "timm"],
@@ -25,7 +26,8 @@ ORDER = [
     ["layers"],
     ["functional"],
     ["backends", "decompose"],
-    ["bases", "window", "environment", "extras", "files", "metrics", "names", "recipe"],
+    ["bases", "window", "environment", "drawing"],
+    ["extras", "files", "metrics", "names", "recipe"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 

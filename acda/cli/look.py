@@ -1,0 +1,97 @@
+"""acda look: what the filters of a network do on a photo."""
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from acda.insight.draw import draw_look, map_place, photo_place
+from acda.insight.subject import find_subject
+from acda.insight.subject import look as look_at
+from acda.insight.view import LayerView
+from acda.names import unknown
+from acda.photos import output_path, read_photo
+
+
+def look(
+    photo: Path,
+    /,
+    out: Annotated[Path | None, tyro.conf.arg(aliases=("-o",))] = None,
+    model: str | None = None,
+    layer: str | None = None,
+    at: tuple[str, ...] = (),
+    json: bool = False,
+) -> None:
+    """Draw the weight of each scale, the receptive fields, and the filters at chosen places, in one PNG.
+
+    Args:
+        photo: any image file.
+        out: the picture; beside the photo, marked `look`, unless given.
+        model: a packaged network, a fresh one by its name, a run or its weights; the denoiser unless given.
+        layer: name of the layer; the first adaptive one unless given.
+        at: places on the photo, x,y in pixels; the most different ones unless given.
+        json: print the numbers instead of drawing.
+    """
+    name, subject = find_subject(model)
+    pixels = read_photo(photo).pixels
+    seen = look_at(subject, pixels)
+    views = seen.captured.layers
+    chosen = next(iter(views)) if layer is None else layer
+    if chosen not in views:
+        raise unknown("adaptive layer", chosen, views)
+    view, given = views[chosen], pixels.shape[2:]
+    places = [map_place(view, (given[0], given[1]), *_point(text, given)) for text in at] or view.most_different(3)
+    if json:
+        numbers: dict[str, Any] = {
+            "photo": str(photo),
+            "model": name,
+            "layers": {key: summary(v) for key, v in views.items()},
+        }
+        numbers["places"] = [at_place(view, (given[0], given[1]), place) for place in places]
+        print(json_format.dumps(numbers, indent=1, ensure_ascii=False))
+        return
+    to = out or output_path(photo, None, "look", False, False).with_suffix(".png")
+    draw_look(seen.photo, view, places, to)
+    print(to)
+
+
+def _point(text: str, size: Any) -> tuple[float, float]:
+    """x,y within the photo."""
+    try:
+        x, y = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"--at needs x,y in pixels, for instance 120,80; got {text!r}.") from error
+    height, width = size
+    if not (0 <= x < width and 0 <= y < height):
+        raise ValueError(f"--at {text} is outside the photo of {width}×{height} pixels.")
+    return x, y
+
+
+def summary(view: LayerView) -> dict[str, Any]:
+    """A layer in a few numbers, averaged over the photo."""
+    weights, field = view.scale_weights()[0], view.receptive_field()[0]
+    return {
+        "size": list(view.size),
+        "scale weights": {
+            f"{s}x{s}": round(float(w), 4) for s, w in zip(view.scales, weights.mean((1, 2)), strict=True)
+        },
+        "receptive field": {key: round(float(value), 3) for key, value in _spread(field).items()},
+        "diversity": round(float(view.diversity()[0]), 4),
+    }
+
+
+def _spread(field: Any) -> dict[str, Any]:
+    return {"mean": field.mean(), "least": field.min(), "most": field.max()}
+
+
+def at_place(view: LayerView, photo_size: tuple[int, int], place: tuple[int, int]) -> dict[str, Any]:
+    """One place: where on the photo, the weights of its scales, its receptive field."""
+    x, y = photo_place(view, photo_size, place)
+    weights = view.scale_weights()[0, :, place[0], place[1]]
+    return {
+        "x": round(x, 1),
+        "y": round(y, 1),
+        "scale weights": {f"{s}x{s}": round(float(w), 4) for s, w in zip(view.scales, weights, strict=True)},
+        "receptive field": round(float(view.receptive_field()[0, place[0], place[1]]), 3),
+    }

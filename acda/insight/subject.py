@@ -1,0 +1,52 @@
+"""What is looked into: a packaged network, weights, a fresh network by name, or a fresh layer; and a photo for it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from acda.data.loading import IMAGENET_STATISTICS
+from acda.insight.capture import Captured, capture
+from acda.layers import AdaptiveConv2d
+from acda.models import MODELS, create_model
+from acda.models.lenet import LENETS, SIZE
+from acda.photos import resized
+from acda.weights import PACKAGED, Trained, load
+
+DEFAULT = "denoiser"
+FRESH = "fresh layer"
+# Larger photos are looked at smaller: a map of coefficients has a hundred numbers a pixel.
+LARGEST = 1024
+
+
+@dataclass(frozen=True)
+class Look:
+    """A photo as the model saw it, (1, 3, H, W) of eight bits, and what its layers did."""
+
+    photo: Tensor
+    captured: Captured
+
+
+def find_subject(name: str | None) -> tuple[str, Trained]:
+    """By the name of a model, packaged or fresh, or by weights; nothing given: the denoiser, or a fresh layer."""
+    if name is None:
+        name = DEFAULT if (PACKAGED / f"{DEFAULT}.safetensors").exists() else FRESH
+    if name == FRESH:
+        torch.manual_seed(0)
+        return name, Trained(nn.Sequential(AdaptiveConv2d(3, 8, 7, padding=3)).eval(), IMAGENET_STATISTICS, {})
+    if name in MODELS and not Path(name).exists():
+        torch.manual_seed(0)
+        return name, Trained(create_model(name).eval(), IMAGENET_STATISTICS, {"model": name})
+    return name, load(name)
+
+
+def look(subject: Trained, pixels: Tensor) -> Look:
+    """Run the network on a photo, at the size that it takes."""
+    height, width = pixels.shape[2:]
+    if subject.facts.get("model") in LENETS:
+        pixels = resized(pixels, SIZE, SIZE)
+    elif max(height, width) > LARGEST:
+        share = LARGEST / max(height, width)
+        pixels = resized(pixels, max(1, round(height * share)), max(1, round(width * share)))
+    return Look(pixels, capture(subject.model, subject.normalised(pixels)))

@@ -1,0 +1,121 @@
+"""One adaptive layer on one batch: what its coefficients say, from sums, never over all pairs or all filters."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from acda.layers import AdaptiveConv2d
+
+
+@dataclass(frozen=True)
+class LayerView:
+    """alpha: (B, M, L, P, Q), as the layer used it    input_size: (H, W) of the layer's own input"""
+
+    name: str
+    layer: AdaptiveConv2d
+    alpha: Tensor
+    input_size: tuple[int, ...]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(P, Q), the places that have filters of their own."""
+        return self.alpha.shape[3], self.alpha.shape[4]
+
+    @property
+    def scales(self) -> list[int]:
+        """Sides of the bases, in the order of scale_weights; one where they are not Fourier-Bessel's."""
+        side = self.layer.window.side
+        return list(range(3, side + 1, 2)) if self._is_multiscale else [side]
+
+    @property
+    def _is_multiscale(self) -> bool:
+        side = self.layer.window.side
+        return self.layer.bases is not None and self.layer.num_elements == (side - 1) // 2 * self.layer.num_bases
+
+    @cached_property
+    def _bases(self) -> Tensor:
+        """(L, k²), in double precision; without bases the pixels themselves."""
+        if self.layer.bases is None:
+            return torch.eye(self.layer.num_elements, dtype=torch.float64, device=self.alpha.device)
+        return self.layer.bases.detach().double().flatten(1)
+
+    @cached_property
+    def _distances(self) -> Tensor:
+        """(k²,): squared distance of each tap from the middle, in pixels of the layer's input."""
+        (dy, dx), side = self.layer.window.dilation, self.layer.window.side
+        at = torch.arange(side, dtype=torch.float64, device=self.alpha.device) - side // 2
+        return ((dy * at[:, None]) ** 2 + (dx * at[None, :]) ** 2).flatten()
+
+    def scale_weights(self) -> Tensor:
+        """How much each scale's bases contribute to the atoms of a place, as parts of their energy: (B, S, P, Q)."""
+        energies = []
+        for group, basis in zip(self._by_scale(), self._bases.chunk(len(self.scales)), strict=True):
+            gram = (basis @ basis.T).to(group.dtype)
+            energies.append(torch.einsum("bmlpq,lk,bmkpq->bpq", group, gram, group))
+        energy = torch.stack(energies, 1)
+        return energy / energy.sum(1, keepdim=True).clamp_min(1e-12)
+
+    def receptive_field(self) -> Tensor:
+        """Root mean square distance from the middle, weighted with the energy of the full filters: (B, P, Q).
+
+        In pixels of the layer's input. The energy of a tap is summed over all pairs of channels, K = A·D.
+        """
+        mixing = self.layer.mixing.detach().double().flatten(0, 1)
+        # Σ over channel pairs of K(u)² = Σ D_m(u) D_n(u) (A'A)_mn, and D = αψ: two quadratic forms in α.
+        of_atoms = (mixing.T @ mixing).to(self.alpha.dtype)
+        spread = (self._bases * self._distances @ self._bases.T).to(self.alpha.dtype)
+        gram = (self._bases @ self._bases.T).to(self.alpha.dtype)
+        mixed = torch.einsum("mn,bnlpq->bmlpq", of_atoms, self.alpha)
+        moment, energy = (
+            (mixed * torch.einsum("lk,bmkpq->bmlpq", form, self.alpha)).sum((1, 2)) for form in (spread, gram)
+        )
+        return (moment / energy.clamp_min(1e-12)).clamp_min(0).sqrt()
+
+    def atoms_at(self, y: int, x: int, image: int = 0) -> Tensor:
+        """The M small filters of a place: (M, k, k)."""
+        side = self.layer.window.side
+        atoms = self.alpha[image, :, :, y, x].double() @ self._bases
+        return atoms.unflatten(1, (side, side))
+
+    def filter_at(self, y: int, x: int, out_channel: int, in_channel: int, image: int = 0) -> Tensor:
+        """The full filter of a place between two channels: (k, k)."""
+        weights = self.layer.mixing[out_channel, in_channel].detach().double()
+        return torch.einsum("m,mij->ij", weights, self.atoms_at(y, x, image))
+
+    def diversity(self) -> Tensor:
+        """Mean pairwise cosine distance of α between places, averaged over the scales: (B,)."""
+        return torch.stack([diversity(group.flatten(1, 2)) for group in self._by_scale()]).mean(0)
+
+    def most_different(self, count: int = 3, image: int = 0) -> list[tuple[int, int]]:
+        """Places whose coefficients are far from each other: begin far from the mean, then always the farthest."""
+        vectors = torch.nn.functional.normalize(self.alpha[image].flatten(0, 1).flatten(1).double(), dim=0)
+        nearest = vectors.T @ torch.nn.functional.normalize(vectors.mean(1), dim=0)
+        places: list[tuple[int, int]] = []
+        for _ in range(min(count, vectors.shape[1])):
+            index = int(nearest.argmin())
+            places.append(divmod(index, self.alpha.shape[4]))
+            alike = vectors.T @ vectors[:, index]
+            nearest = alike if len(places) == 1 else torch.maximum(nearest, alike)
+        return places
+
+    def _by_scale(self) -> tuple[Tensor, ...]:
+        return self.alpha.chunk(len(self.scales), 2)
+
+
+def diversity(vectors: Tensor) -> Tensor:
+    """Mean cosine distance over all pairs of different places, exactly, from sums: (B, channels, P, Q) → (B,).
+
+    Σ over pairs of â·b̂ is (‖Σ â‖² − N) / 2 for unit vectors; a place whose vector is zero has no direction and is left
+    out.
+
+    >>> diversity(torch.tensor([[1.0, -1.0]])[None, :, None])
+    tensor([2.])
+    """
+    flat = vectors.double().flatten(2)
+    norms = flat.norm(dim=1, keepdim=True)
+    units = torch.where(norms > 0, flat / norms.clamp_min(1e-300), 0.0)
+    count = (norms > 0).sum((1, 2)).double()
+    pairs = (units.sum(2).square().sum(1) - count) / (count * (count - 1)).clamp_min(1)
+    return (1 - pairs).to(vectors.dtype)
