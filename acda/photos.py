@@ -1,6 +1,7 @@
 """People's own photos: found by file, folder or pattern, read the right way up, and written whole with all they had."""
 
 import glob
+import io
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acda.data.image_files import images_in, open_upright
+from acda.data.image_files import images_in, named, open_upright
 from acda.extras import need
 from acda.files import written_whole
 
@@ -84,6 +85,17 @@ def read_photo(path: Path) -> Photo:
     if exif:
         about["exif"] = exif.tobytes()
     return Photo(_tensor(np.array(image)), None if alpha is None else _tensor(np.array(alpha)[:, :, None]), about)
+
+
+def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
+    """The pixels of a photo that came as bytes, (1, 3, H, W); one with more of them is refused before it is decoded."""
+    image_module = need("PIL.Image", "photos")
+    with named("the upload"):
+        with image_module.open(io.BytesIO(content)) as image:
+            width, height = image.size
+        if width * height > most_pixels:
+            raise ValueError(f"{width}×{height} pixels are more than {most_pixels // 1_000_000} million")
+    return _tensor(np.array(open_upright(io.BytesIO(content), "the upload")[0]))
 
 
 def _tensor(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:

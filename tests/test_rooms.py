@@ -17,6 +17,7 @@ ORDER = [
     ["__main__"],
     ["cli"],
     ["__init__"],
+    ["explorer"],
     ["recipes", "training", "inference", "insight"],
     ["photos"],
     ["tasks"],

@@ -16,6 +16,7 @@ VERBS = {
     "denoise": "take the noise out of photos",
     "restore": "apply a network of your own to photos",
     "look": "draw what the filters of a network do on a photo",
+    "explore": "the filters under the pointer, on a page in the browser",
     "cost": "parameters, multiply-adds and memory of a network, whole or layer by layer",
     "bench": "time and memory of the layer beside Conv2d, the unfold way and plain torch",
     "info": "what this installation can do: versions, threads, vector instructions, backends",

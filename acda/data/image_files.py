@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -20,10 +20,10 @@ def read_rgb(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.asarray(open_rgb(path))
 
 
-def open_rgb(path: Path) -> Any:
-    """The same as a Pillow image, decoded."""
+def open_rgb(path: Path | BinaryIO, name: str | None = None) -> Any:
+    """The same as a Pillow image, decoded. name: how errors call it, where that is not its path"""
     image_module = need("PIL.Image", "photos")
-    with _named(path), image_module.open(path) as image:
+    with named(name or path), image_module.open(path) as image:
         image.load()
         if image.mode.startswith("I;16") or image.mode == "I":
             grey = np.asarray(image, dtype=np.float64) * (255 / 65535)
@@ -31,10 +31,10 @@ def open_rgb(path: Path) -> Any:
         return image.convert("RGB")
 
 
-def open_upright(path: Path) -> tuple[Any, Any]:
+def open_upright(path: Path | BinaryIO, name: str | None = None) -> tuple[Any, Any]:
     """open_rgb, turned as the EXIF of a camera's file says; and its transparency, or None."""
     image_module = need("PIL.Image", "photos")
-    with _named(path), image_module.open(path) as file:
+    with named(name or path), image_module.open(path) as file:
         file.load()
         orientation, info = file.getexif().get(0x0112, 1), dict(file.info)
         transparent = "A" in file.getbands() or "transparency" in info
@@ -49,7 +49,7 @@ def open_upright(path: Path) -> tuple[Any, Any]:
         7: turn.TRANSVERSE,
         8: turn.ROTATE_90,
     }
-    image = open_rgb(path)
+    image = open_rgb(path, name)
     if orientation in turns:
         image, alpha = (None if part is None else part.transpose(turns[orientation]) for part in (image, alpha))
     image.info = {**info, **image.info}
@@ -59,14 +59,14 @@ def open_upright(path: Path) -> tuple[Any, Any]:
 def image_size(path: Path) -> tuple[int, int]:
     """Width and height, from the beginning of a file that has been checked for its end too."""
     check_whole(path)
-    with _named(path), need("PIL.Image", "photos").open(path) as image:
+    with named(path), need("PIL.Image", "photos").open(path) as image:
         width, height = image.size
     return width, height
 
 
 def check_whole(path: Path) -> None:
     """Refuse a file that is no image or that ends too early, from its two ends: decoding it all would take too long."""
-    with _named(path):
+    with named(path):
         with need("PIL.Image", "photos").open(path) as image:
             kind = image.format
         end = ENDS.get(kind or "")
@@ -78,7 +78,7 @@ def check_whole(path: Path) -> None:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Any) -> Iterator[None]:
     """Whatever Pillow finds wrong becomes one error with the file's name."""
     image_module = need("PIL.Image", "photos")
     try:

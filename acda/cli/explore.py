@@ -1,0 +1,44 @@
+"""acda explore: the filters of a network under the pointer, in a browser."""
+
+import socket
+import threading
+import webbrowser
+from pathlib import Path
+
+from acda.extras import need
+
+
+def explore(
+    photo: Path | None = None,
+    /,
+    model: str | None = None,
+    port: int = 8017,
+    host: str = "127.0.0.1",
+    browser: bool = True,
+) -> None:
+    """Open a page that shows, live, the filter of the place under the pointer. Ctrl-C ends it.
+
+    Args:
+        photo: to begin with; others can be dropped on the page.
+        model: a packaged network, a fresh one by its name, a run or its weights; the denoiser unless given.
+        port: on which the page is served; 0 for any that is free.
+        host: address to serve on; this machine alone unless given.
+        browser: open the page in the browser.
+    """
+    from acda.explorer.server import create_app
+
+    uvicorn = need("uvicorn", "explore")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise OSError(f"{host}:{port} cannot be used ({error.strerror}). Give another --port, or 0.") from error
+        port = listener.getsockname()[1]
+        app = create_app(photo, model, [host, "localhost", "127.0.0.1"])
+        address = f"http://{host}:{port}/"
+        print(f"{address}  (Ctrl-C ends it)", flush=True)
+        if browser:
+            threading.Timer(0.5, webbrowser.open, [address]).start()
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        server.run(sockets=[listener])

@@ -1,0 +1,138 @@
+"""The page in a real browser, served by the real command: pointer, keyboard, networks, photos, what is wrong."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+
+
+@pytest.fixture(scope="module")
+def photo(tmp_path_factory):
+    y, x = np.mgrid[:200, :300]
+    pixels = np.stack([127 + 100 * np.sin(x / (9 + c)) * np.cos(y / 14) for c in range(3)], 2)
+    path = tmp_path_factory.mktemp("photos") / "waves.png"
+    Image.fromarray(pixels.astype(np.uint8)).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def address(photo):
+    command = [
+        sys.executable,
+        "-m",
+        "acda",
+        "explore",
+        str(photo),
+        "--model",
+        "fresh layer",
+        "--port",
+        "0",
+        "--no-browser",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield re.match(r"(http://127.0.0.1:\d+/)", process.stdout.readline()).group(1)
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser, address):
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.strange = []
+    page.on("console", lambda message: message.type == "error" and page.strange.append(message.text))
+    page.on("request", lambda request: request.url.startswith(address) or page.strange.append(request.url))
+    page.goto(address)
+    wait_until(page, "document.body.dataset.shown > 0")
+    yield page
+    page.close()
+
+
+def wait_until(page, expression):
+    """Playwright's own waiting needs eval, which the page's security policy forbids."""
+    for _ in range(200):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    raise TimeoutError(expression)
+
+
+def status(page):
+    return page.locator("#status").inner_text()
+
+
+def wait_for_another(page, action):
+    before = int(page.evaluate("document.body.dataset.shown"))
+    action()
+    wait_until(page, f"document.body.dataset.shown > {before}")
+
+
+def pixels_of(page, selector):
+    return page.evaluate(f"document.querySelector('{selector}').toDataURL()")
+
+
+def test_the_pointer_shows_the_filter_of_its_place(page):
+    assert page.locator("#atoms canvas").count() == 6
+    before = pixels_of(page, "#atoms canvas"), pixels_of(page, "#filter")
+    box = page.locator("#photo").bounding_box()
+    wait_for_another(page, lambda: page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4))
+    assert "x 75, y 50 of 300×200; place 75, 50" in status(page)
+    assert (pixels_of(page, "#atoms canvas"), pixels_of(page, "#filter")) != before
+    weights = [float(text.split()[0]) for text in page.locator(".bar span:last-child").all_inner_texts()]
+    assert sum(weights) == pytest.approx(100, abs=0.3)
+    assert "receptive field:" in page.locator("#field").inner_text()
+    assert page.strange == []
+
+
+def test_the_keyboard_moves_too(page):
+    page.locator("#stage").focus()
+    wait_for_another(page, lambda: page.keyboard.press("ArrowRight"))
+    assert "place 151, 100" in status(page)
+    wait_for_another(page, lambda: page.keyboard.press("Shift+ArrowUp"))
+    assert "place 151, 90" in status(page)
+    for _ in range(30):
+        page.keyboard.press("Shift+ArrowLeft")
+    wait_until(page, "document.getElementById('status').textContent.includes('place 0, 90')")
+
+
+def test_channels_maps_and_networks(page):
+    before = pixels_of(page, "#filter")
+    wait_for_another(page, lambda: page.locator("#out").fill("5"))
+    assert pixels_of(page, "#filter") != before
+    page.locator("#kind").select_option("field")
+    wait_until(page, "document.getElementById('map').naturalWidth === 300")
+    wait_for_another(page, lambda: page.locator("#model").select_option("lenet_acda"))
+    assert page.locator("#layer option").all_inner_texts() == ["features.0 (5×5)", "features.3 (5×5)"]
+    wait_for_another(page, lambda: page.locator("#layer").select_option("features.3"))
+    assert "of 10×10" in status(page)
+    assert page.strange == []
+
+
+def test_ones_own_photo_and_what_is_no_photo(page, tmp_path):
+    Image.new("RGB", (90, 70), (10, 200, 30)).save(tmp_path / "own.png")
+    wait_for_another(page, lambda: page.locator("#file").set_input_files(tmp_path / "own.png"))
+    assert "of 90×70" in status(page)
+    (tmp_path / "text.png").write_text("not an image")
+    page.locator("#file").set_input_files(tmp_path / "text.png")
+    wait_until(page, "document.getElementById('status').classList.contains('wrong')")
+    assert "cannot be read as an image" in status(page)
+    box = page.locator("#photo").bounding_box()
+    wait_for_another(page, lambda: page.mouse.move(box["x"] + 5, box["y"] + 5))
+    assert "of 90×70" in status(page), "what was there before still works"

@@ -1,0 +1,87 @@
+"""The server behind the page: right numbers, bounds, and clear refusals."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from acda.explorer import server
+from acda.insight.subject import FRESH, find_subject, look
+from acda.photos import read_photo
+
+
+@pytest.fixture
+def photo(tmp_path):
+    y, x = np.mgrid[:48, :64]
+    pixels = np.stack([127 + 100 * np.sin(x / (3 + c)) * np.cos(y / 5) for c in range(3)], 2)
+    Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+@pytest.fixture
+def client(photo):
+    return TestClient(server.create_app(photo, FRESH, ["testserver"]))
+
+
+def test_the_page_loads_nothing_from_elsewhere(client):
+    page = client.get("/")
+    assert page.status_code == 200
+    assert "http" not in page.text.replace("http-equiv", "")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+
+
+def test_the_filter_of_a_place(client, photo):
+    start = client.get("/api/start").json()
+    assert start["photo"]
+    assert start["model"] == FRESH
+    found = client.post("/api/look", params={"model": FRESH}).json()
+    assert (found["width"], found["height"]) == (64, 48)
+    (layer,) = found["layers"]
+    answer = client.get(
+        f"/api/place/{found['id']}", params={"layer": layer["name"], "x": 10.5, "y": 20.2, "out": 3, "into": 1}
+    ).json()
+    assert answer["place"] == [20, 10]
+    view = look(find_subject(FRESH)[1], read_photo(photo).pixels).captured.layers[layer["name"]]
+    torch.testing.assert_close(torch.tensor(answer["atoms"]), view.atoms_at(20, 10).float())
+    torch.testing.assert_close(torch.tensor(answer["filter"]), view.filter_at(20, 10, 3, 1).float())
+    assert sum(answer["weights"]) == pytest.approx(1)
+    with Image.open(io.BytesIO(client.get(f"/api/photo/{found['id']}").content)) as image:
+        assert image.size == (64, 48)
+    for kind in ("0", "2", "field"):
+        assert client.get(f"/api/map/{found['id']}", params={"layer": layer["name"], "kind": kind}).status_code == 200
+
+
+def test_uploads_are_bounded_and_have_to_be_images(client, photo, monkeypatch):
+    ask = lambda body: client.post("/api/look", params={"model": FRESH}, content=body)  # noqa: E731
+    assert ask(photo.read_bytes()).status_code == 200
+    for body in (b"no image", photo.read_bytes()[:200]):
+        answer = ask(body)
+        assert answer.status_code == 400
+        assert "the upload cannot be read as an image" in answer.json()["detail"]
+    monkeypatch.setattr(server, "MOST_PIXELS", 1000)
+    assert "64×48 pixels are more than" in ask(photo.read_bytes()).json()["detail"]
+    monkeypatch.setattr(server, "MOST_BYTES", 100)
+    assert ask(photo.read_bytes()).status_code == 413
+
+
+def test_what_is_not_there_is_said(client):
+    found = client.post("/api/look", params={"model": FRESH}).json()
+    layer = found["layers"][0]["name"]
+    place = {"layer": layer, "x": 1, "y": 1}
+    assert client.post("/api/look", params={"model": "/etc/passwd"}).status_code == 404
+    assert client.get("/api/place/999", params=place).status_code == 404
+    assert client.get(f"/api/place/{found['id']}", params={**place, "layer": "x"}).status_code == 404
+    assert client.get(f"/api/place/{found['id']}", params={**place, "out": 8}).status_code == 400
+    assert client.get(f"/api/map/{found['id']}", params={"layer": layer, "kind": "9"}).status_code == 404
+    for path in ("/../etc/passwd", "/page.html", "/acda", "/api/photo/..%2f"):
+        assert client.get(path).status_code in (404, 422)
+    assert client.get("/", headers={"host": "elsewhere.example"}).status_code == 400
+
+
+def test_only_the_last_looks_are_kept(client):
+    numbers = [client.post("/api/look", params={"model": FRESH}).json()["id"] for _ in range(server.KEPT + 1)]
+    assert client.get(f"/api/photo/{numbers[0]}").status_code == 404
+    assert client.get(f"/api/photo/{numbers[1]}").status_code == 200
