@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import torch
 
+from acda.drawing import GREEN, INDIGO, new_figure, save
 from acda.environment import describe
 from acda.extras import need
 from acda.files import written_whole
@@ -268,15 +269,15 @@ def evaluate(path: Path, data: Path) -> dict[str, float]:
 
 def draw_curves(epochs: list[dict[str, Any]], monitored: str, path: Path) -> None:
     """The monitored metric and the losses over the epochs."""
-    figure = need("matplotlib.figure", "train").Figure(figsize=(9, 3.2), layout="constrained")
+    figure = new_figure(9, 3.2)
     left, right = figure.subplots(1, 2)
     numbers = [e["epoch"] for e in epochs]
-    left.plot(numbers, [e[monitored] for e in epochs], color="#414487")
+    left.plot(numbers, [e[monitored] for e in epochs], color=INDIGO)
     left.set(xlabel="epoch", ylabel=f"{monitored}, test", title=f"{monitored}: {epochs[-1][monitored]:.4g} at the end")
-    for key, colour in (("train loss", "#7ad151"), ("loss", "#414487")):
+    for key, colour in (("train loss", GREEN), ("loss", INDIGO)):
         if key in epochs[-1]:
             right.plot(numbers, [e.get(key) for e in epochs], color=colour, label="test loss" if key == "loss" else key)
     right.set(xlabel="epoch", ylabel="loss")
-    right.legend()
-    with written_whole(path) as file:
-        figure.savefig(file, dpi=110)
+    if right.lines:
+        right.legend()
+    save(figure, path)

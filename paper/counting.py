@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from run import ARMS, HERE
 
 from acda.data.crowds import Crowd, density_map, read_crowds
+from acda.drawing import new_figure, save
 from acda.environment import describe
 from acda.files import written_whole
 from acda.inference import apply_in_tiles
@@ -57,7 +57,7 @@ def pick(crowds: list[Crowd]) -> list[Crowd]:
 
 def draw(run: Path, crowds: list[Crowd], to: Path) -> None:
     trained = load(run)
-    figure = Figure(figsize=(11, 2.9 * len(crowds)), layout="constrained")
+    figure = new_figure(11, 2.9 * len(crowds))
     for crowd, row in zip(crowds, figure.subplots(len(crowds), 3, squeeze=False), strict=True):
         pixels = read_photo(crowd.file).pixels
         predicted = apply_in_tiles(trained.model, trained.normalised(pixels), 1024)[0, 0].numpy()
@@ -73,8 +73,7 @@ def draw(run: Path, crowds: list[Crowd], to: Path) -> None:
         figure.colorbar(shown, ax=row[2], label="people per cell")
         for axes in row:
             axes.set_axis_off()
-    with written_whole(to) as file:
-        figure.savefig(file, dpi=100)
+    save(figure, to)
 
 
 if __name__ == "__main__":

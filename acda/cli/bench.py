@@ -8,6 +8,7 @@ import torch
 
 from acda import bench as measuring
 from acda.backends import native
+from acda.drawing import GREEN, GREY, INDIGO, new_figure, save
 from acda.environment import describe
 from acda.extras import need
 from acda.files import written_whole
@@ -43,18 +44,15 @@ def bench(out: Path = Path("bench"), threads: int = 2, seconds: float = 4.0, qui
     circumstances = {**describe(), "budget": f"{seconds} s a case, mode and contender, at least 5 rounds", "seed": 0}
     with written_whole(out / "speed.json") as file:
         file.write_text(json.dumps({"rows": rows, "circumstances": circumstances}, indent=1, ensure_ascii=False) + "\n")
-    with written_whole(out / "speed.png") as file:
-        draw(rows, circumstances).savefig(file, dpi=110)
+    save(draw(rows, circumstances), out / "speed.png")
     print(f"Written: {out / 'speed.json'}, {out / 'speed.png'}")
 
 
 def draw(rows: list[dict[str, Any]], circumstances: dict[str, Any]) -> Any:
     """Bars of time relative to Conv2d, on a logarithmic axis, one panel a mode."""
-    figure = need("matplotlib.figure", "cli").Figure(
-        figsize=(12, 0.55 * len({r["dataset"] for r in rows}) + 1.8), layout="constrained"
-    )
+    figure = new_figure(12, 0.55 * len({r["dataset"] for r in rows}) + 1.8)
     panels = figure.subplots(1, 2, sharey=True)
-    colours = {"unfold": "#bbbbbb", "reference": "#7ad151", "native": "#414487"}
+    colours = {"unfold": GREY, "reference": GREEN, "native": INDIGO}
     for axis, mode in zip(panels, measuring.MODES, strict=True):
         chosen = [r for r in rows if r["table"] == "speed" and r["metric"].startswith(mode)]
         names = list(dict.fromkeys(r["dataset"] for r in chosen))

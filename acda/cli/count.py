@@ -4,8 +4,7 @@ import json as json_format
 from pathlib import Path
 from typing import Any
 
-from acda.extras import need
-from acda.files import written_whole
+from acda.drawing import new_figure, save
 from acda.inference import apply_in_tiles
 from acda.models import CrowdCounter
 from acda.photos import Photo, each_photo, find_photos, read_photo
@@ -59,10 +58,9 @@ def density_of(trained: Trained, photo: Photo, tile: int) -> Any:
 
 def draw(photo: Photo, density: Any, number: float, to: Path) -> None:
     """The photo, and over it the density where there is any."""
-    figure_module = need("matplotlib.figure", "photos")
     grey = photo.pixels[0].float().mean(0).numpy()
     height, width = grey.shape
-    figure = figure_module.Figure(figsize=(8, 8 * height / width + 0.6), layout="constrained")
+    figure = new_figure(8, 8 * height / width + 0.6)
     axes = figure.subplots()
     axes.imshow(grey, cmap="gray", vmin=0, vmax=400, extent=(0, width, height, 0))
     values = density.clamp_min(0).numpy()
@@ -73,5 +71,4 @@ def draw(photo: Photo, density: Any, number: float, to: Path) -> None:
     axes.set_title(f"{number:,.0f} people")
     axes.set_axis_off()
     figure.colorbar(shown, ax=axes, shrink=0.6, label="people per 4×4 pixels")
-    with written_whole(to) as file:
-        figure.savefig(file, dpi=110)
+    save(figure, to)

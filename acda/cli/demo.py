@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from acda.data.patterns import PatternMap, pattern_map
+from acda.drawing import new_figure, save
 from acda.environment import describe
 from acda.extras import need
 from acda.files import written_whole
@@ -53,8 +54,7 @@ def demo(seed: int = 0, out: Path = Path("demo"), steps: int = 1500) -> None:
     print(_summary(numbers))
     with written_whole(out / "demo.json") as file:
         file.write_text(json.dumps(numbers, indent=1) + "\n")
-    with written_whole(out / "demo.png") as file:
-        _draw(scenes, outputs, errors).savefig(file, dpi=110)
+    save(_draw(scenes, outputs, errors), out / "demo.png")
     print(f"Written: {out / 'demo.png'}, {out / 'demo.json'}")
 
 
@@ -100,8 +100,7 @@ def _summary(numbers: dict[str, Any]) -> str:
 
 def _draw(scenes: dict[str, PatternMap], outputs: dict[str, Tensor], errors: dict[str, float]) -> Any:
     """Two rows, as it was and shifted: input, target, Conv, ACDA."""
-    figure_module = need("matplotlib.figure", "cli")
-    figure = figure_module.Figure(figsize=(12, 6.0), layout="constrained")
+    figure = new_figure(12, 6.0)
     axes = figure.subplots(2, 4)
     detection: Any = None
     for row, (where, scene) in enumerate(scenes.items()):

@@ -1,0 +1,145 @@
+"""The figures of the paper that need no unreleased data, drawn again, and the diversity of α.
+
+    python paper/figures.py --photos DIR [--model RUN]
+
+Writes pictures/: bases.png (Figure B), decomposition.png (A), positions.png (C), scales.png (Figure 7); and
+results/diversity.json: fresh against trained where --model is given, on the photos of DIR.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from run import HERE
+
+from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
+from acda.data.image_files import images_in
+from acda.drawing import new_figure, save
+from acda.environment import describe
+from acda.files import written_whole
+from acda.insight.subject import FRESH, find_subject, look
+from acda.insight.view import LayerView
+from acda.photos import read_photo
+
+PICTURES = HERE / "pictures"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--photos", type=Path, required=True)
+    parser.add_argument("--model", help="a run, its weights or a packaged network; a fresh layer unless given")
+    options = parser.parse_args()
+    photos = images_in(options.photos)
+    draw_bases(PICTURES / "bases.png")
+    draw_decomposition(PICTURES / "decomposition.png")
+    name, subject = find_subject(options.model or FRESH)
+    draw_positions(subject, photos[0], PICTURES / "positions.png")
+    draw_scales(subject, photos[:3], PICTURES / "scales.png")
+    if options.model:
+        measure_diversity(name, subject, photos)
+
+
+def draw_bases(path: Path) -> None:
+    """Six Fourier-Bessel elements at each of three scales."""
+    figure = new_figure(8, 4.3)
+    grid = figure.subplots(3, 6)
+    for row, side in zip(grid, (3, 5, 7), strict=True):
+        shown = [kernel(axes, basis.numpy()) for axes, basis in zip(row, fourier_bessel(side), strict=True)][-1]
+        row[0].set_ylabel(f"{side}×{side}")
+    figure.colorbar(shown, ax=grid, fraction=0.03, label="relative to the largest")
+    save(figure, path)
+
+
+def draw_decomposition(path: Path) -> None:
+    """Eight 7×7 filters of the kind that networks learn, the six atoms that are nearest to all, and what they give."""
+    y, x = np.mgrid[-3:4, -3:4]
+    turned = [x * np.cos(angle) + y * np.sin(angle) for angle in np.linspace(0, np.pi, 4, endpoint=False)]
+    wanted = [np.cos(1.1 * t + phase) * np.exp(-(x**2 + y**2) / 6) for t in turned for phase in (0, np.pi / 2)]
+    bases = multiscale_fourier_bessel(7, dtype=torch.float64)
+    found = decompose_filters(torch.from_numpy(np.stack(wanted))[:, None], bases, 6)
+    atoms = torch.einsum("ml,lij->mij", found.coefficients, bases)
+    made = torch.einsum("om,mij->oij", found.mixing[:, 0], atoms)
+    figure = new_figure(9, 3.6)
+    grid = figure.subplots(3, 8)
+    rows: dict[str, list[Any]] = {"filters": wanted, "atoms": list(atoms.numpy()), "from atoms": list(made.numpy())}
+    for row, (label, kernels) in zip(grid, rows.items(), strict=True):
+        for axes, values in zip(row, kernels, strict=False):
+            shown = kernel(axes, values)
+        for axes in row[len(kernels) :]:
+            axes.set_axis_off()
+        row[0].set_ylabel(label)
+    figure.suptitle(f"relative error {found.relative_error:.2f}", fontsize=9)
+    figure.colorbar(shown, ax=grid, fraction=0.03, label="relative to the largest")
+    save(figure, path)
+
+
+def draw_positions(subject: Any, photo: Path, path: Path) -> None:
+    """The first atom at places along the photo's diagonal."""
+    seen = look(subject, read_photo(photo).pixels)
+    view = next(iter(seen.captured.layers.values()))
+    P, Q = view.size
+    places = [(int(P * share), int(Q * share)) for share in (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)]
+    figure = new_figure(10, 1.9)
+    row = figure.subplots(1, 7, width_ratios=[1.5, *[1] * 6])
+    row[0].imshow(seen.photo[0].permute(1, 2, 0).numpy())
+    row[0].set_axis_off()
+    for axes, place in zip(row[1:], places, strict=True):
+        shown = kernel(axes, view.atoms_at(*place)[0].numpy())
+        axes.set_title(f"at {place[1]}, {place[0]}", fontsize=8)
+    figure.colorbar(shown, ax=row[1:], fraction=0.03, label="relative")
+    save(figure, path)
+
+
+def draw_scales(subject: Any, photos: list[Path], path: Path) -> None:
+    """The weight of each scale over photos, as the paper draws it."""
+    looks = [look(subject, read_photo(photo).pixels) for photo in photos]
+    views = [next(iter(seen.captured.layers.values())) for seen in looks]
+    scales = views[0].scales
+    figure = new_figure(2.7 * (1 + len(scales)), 2.1 * len(photos))
+    for row, seen, view in zip(figure.subplots(len(photos), 1 + len(scales), squeeze=False), looks, views, strict=True):
+        row[0].imshow(seen.photo[0].permute(1, 2, 0).numpy())
+        weights = view.scale_weights()[0].numpy()
+        for axes, scale, weight in zip(row[1:], scales, weights, strict=True):
+            shown = axes.imshow(weight, cmap="viridis", vmin=weights.min(), vmax=weights.max())
+            if view is views[0]:
+                axes.set_title(f"weight of {scale}×{scale}", fontsize=9)
+        figure.colorbar(shown, ax=row[1:], fraction=0.03, label="part of the energy")
+        for axes in row:
+            axes.set_axis_off()
+    save(figure, path)
+
+
+def kernel(axes: Any, values: Any) -> Any:
+    axes.set(xticks=[], yticks=[])
+    return axes.imshow(values / max(np.abs(values).max(), 1e-9), cmap="PuOr", vmin=-1, vmax=1)
+
+
+def measure_diversity(name: str, subject: Any, photos: list[Path]) -> None:
+    """Mean and deviation over the photos, all layers together, as the paper reports it for ImageNet."""
+    trained = [values(view) for photo in photos for view in views_of(subject, photo)]
+    torch.manual_seed(0)
+    fresh = find_subject(subject.facts["model"])[1]
+    untrained = [values(view) for photo in photos for view in views_of(fresh, photo)]
+    common = {"table": "diversity", "dataset": f"{len(photos)} photos", "metric": "cosine distance"}
+    rows = [
+        {**common, "name": f"{name}, {kind}", "value": f"{np.mean(found):.2f} ± {np.std(found):.2f}"}
+        for kind, found in (("trained", trained), ("fresh", untrained))
+    ]
+    with written_whole(HERE / "results" / "diversity.json") as file:
+        facts = {**describe(), "budget": "one pass over each photo", "seed": 0}
+        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
+
+
+def views_of(subject: Any, photo: Path) -> list[LayerView]:
+    return list(look(subject, read_photo(photo).pixels).captured.layers.values())
+
+
+def values(view: LayerView) -> float:
+    return float(view.diversity()[0])
+
+
+if __name__ == "__main__":
+    main()
