@@ -1,0 +1,29 @@
+"""Put the weights of a run into the package, in half the bytes; its card beside them is written by hand.
+
+    python paper/package.py runs/paper/RECIPE NAME      # acda/packaged/NAME.safetensors
+
+Filters go to float16, what normalises stays in float32; `acda evaluate` tells what that costs.
+"""
+
+import argparse
+from pathlib import Path
+
+import acda
+from acda.weights import read_weights, write_weights
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("name")
+    options = parser.parse_args()
+    tensors, facts = read_weights(options.run / "weights.safetensors")
+    smaller = {name: t.half() if t.ndim > 2 else t for name, t in tensors.items()}
+    to = Path(acda.__file__).parent / "packaged" / f"{options.name}.safetensors"
+    write_weights(to, smaller, facts)
+    card = to.with_suffix(".md")
+    print(f"{to.name}: {to.stat().st_size / 1e6:.1f} MB; {'card present' if card.exists() else f'write {card.name}'}")
+
+
+if __name__ == "__main__":
+    main()
