@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io
 import torch
 from PIL import Image
 
 from acda.data.batches import TestBatches, TrainBatches, generator_for
 from acda.data.pair_crops import PairLoader, Photos, augmented
-from acda.data.pairs import read_pairs
+from acda.data.pairs import PhotoPair, read_blocks, read_clean, read_pairs
 
 
 def photo(path: Path, size=(20, 16), level=100) -> None:
@@ -78,7 +79,7 @@ def test_what_is_wrong_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"004L.PNG is missing: the other half of a pair"):
         read_pairs(tmp_path / "city")
     with pytest.raises(ValueError, match="no layout that is known here"):
-        read_pairs(tmp_path)
+        read_pairs(tmp_path / "realsr" / "Canon")
     for path in own(tmp_path / "own").glob("test/*/a.png"):
         path.unlink()
     with pytest.raises(ValueError, match="has no pairs for testing"):
@@ -114,3 +115,53 @@ def test_batches(tmp_path):
         torch.testing.assert_close(clean, torch.full_like(clean, 100 / 255))
     ((degraded, clean),) = list(PairLoader(Photos(test), TestBatches(1, 1), side=8))
     assert degraded.shape == clean.shape == (1, 3, 16, 20)
+
+
+def test_a_folder_of_sets_is_all_of_them(tmp_path):
+    sidd(tmp_path / "sidd")
+    polyu(tmp_path / "polyu")
+    (tmp_path / "notes").mkdir()
+    train, test = read_pairs(tmp_path)
+    assert (len(train), len(test)) == (4, 4)
+    assert {pair.clean.parts[len(tmp_path.parts)] for pair in train} == {"sidd", "polyu"}
+
+
+def test_sidds_validation_blocks(tmp_path):
+    assert read_blocks(tmp_path) is None
+    random = np.random.default_rng(0)
+    noisy, clean = (random.integers(0, 255, (2, 3, 16, 16, 3), dtype=np.uint8) for _ in range(2))
+    scipy.io.savemat(tmp_path / "ValidationNoisyBlocksSrgb.mat", {"ValidationNoisyBlocksSrgb": noisy})
+    with pytest.raises(ValueError, match=r"ValidationGtBlocksSrgb.mat is missing"):
+        read_blocks(tmp_path)
+    scipy.io.savemat(tmp_path / "ValidationGtBlocksSrgb.mat", {"ValidationGtBlocksSrgb": clean})
+    blocks = read_blocks(tmp_path)
+    assert blocks.shape == (6, 2, 16, 16, 3)
+    assert np.array_equal(blocks[4], np.stack([noisy[1, 1], clean[1, 1]]))
+    batches = list(PairLoader(blocks, TestBatches(6, 1), side=8))
+    torch.testing.assert_close(batches[4][0][0], torch.from_numpy(noisy[1, 1].transpose(2, 0, 1)).float() / 255)
+    scipy.io.savemat(tmp_path / "ValidationGtBlocksSrgb.mat", {"something": clean})
+    with pytest.raises(ValueError, match=r"ValidationGtBlocksSrgb.mat cannot be read as SIDD's blocks \(KeyError"):
+        read_blocks(tmp_path)
+    (tmp_path / "ValidationGtBlocksSrgb.mat").write_bytes(b"MATLAB 5.0 nonsense")
+    with pytest.raises(ValueError, match=r"ValidationGtBlocksSrgb.mat cannot be read"):
+        read_blocks(tmp_path)
+
+
+def test_clean_photos_get_noise_of_their_own(tmp_path):
+    for part in ("train", "test"):
+        photo(tmp_path / part / "a.png", size=(40, 32))
+    train, test = read_clean(tmp_path)
+    photos = Photos([PhotoPair(path, path, path.stem) for path in train])
+    loader = PairLoader(photos, TrainBatches(2, 2, seed=0), side=16, noise=0.2)
+    ((noisy, clean),) = list(loader)
+    assert float((noisy - clean).std()) > 0.01
+    assert not torch.equal(noisy[0], noisy[1])
+    ((again, _),) = list(loader)
+    assert torch.equal(noisy, again), "the same epoch has the same noise"
+    tests = PairLoader(Photos([PhotoPair(path, path, path.stem) for path in test]), TestBatches(1, 1), 16, noise=0.2)
+    assert torch.equal(next(iter(tests))[0], next(iter(tests))[0]), "and testing always"
+    (tmp_path / "test" / "a.png").unlink()
+    with pytest.raises(ValueError, match=r"test has no photos"):
+        read_clean(tmp_path)
+    with pytest.raises(ValueError, match="needs the folders train and test with clean photos"):
+        read_clean(tmp_path / "train")
