@@ -19,6 +19,7 @@ class CrowdCounter(nn.Module):
     widths: channels after each transposed convolution, which doubles the resolution.
     x: (B, 3, H, W), any size    returns: (B, 1, H/4, W/4), rounded up
 
+    >>> import torch
     >>> CrowdCounter(AD_RESNETS["ad_resnet_s"])(torch.randn(1, 3, 100, 131)).shape
     torch.Size([1, 1, 25, 33])
     """

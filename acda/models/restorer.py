@@ -59,6 +59,7 @@ class Restorer(nn.Module):
 
     x: (B, channels, H, W), about 0 to 1    returns: the same shape
 
+    >>> import torch
     >>> Restorer()(torch.rand(1, 3, 21, 34)).shape
     torch.Size([1, 3, 21, 34])
     """
@@ -85,6 +86,7 @@ class Restorer(nn.Module):
 class KernelPredictor(nn.Module):
     """The same trunk predicting one filter for each pixel of the photo itself: KPN, or LP-KPN on a pyramid.
 
+    >>> import torch
     >>> KernelPredictor(KernelPrediction2d)(torch.rand(1, 3, 21, 34)).shape
     torch.Size([1, 3, 21, 34])
     """
@@ -105,6 +107,7 @@ class KernelPredictor(nn.Module):
 class DnCNN(nn.Module):
     """A plain stack of 3×3 convolutions with batch normalisation that predicts the noise (Zhang et al., 2017).
 
+    >>> import torch
     >>> DnCNN(depth=4)(torch.rand(1, 3, 21, 34)).shape
     torch.Size([1, 3, 21, 34])
     """
