@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -189,7 +190,8 @@ def rows_of(arm: Arm) -> list[dict[str, Any]]:
     cost = count(load(arm.out).model, (1, 3, arm.size, arm.size))
     seed = json.loads((arm.out / "recipe.json").read_text())["seed"]
     common = {"table": arm.table, "dataset": arm.dataset, "name": arm.name, "recipe": arm.recipe, "seed": seed}
-    hours = round(sum(epoch["seconds"] for epoch in epochs) / 3600, 2)
+    # The median: a run that was paused has epochs that seem long.
+    hours = round(statistics.median(epoch["seconds"] for epoch in epochs) * len(epochs) / 3600, 2)
     scores = [
         {**common, "metric": metric, "value": round(epochs[-1][key], digits), "hours": hours}
         for key, (metric, digits) in METRICS[arm.table].items()
