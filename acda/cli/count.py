@@ -60,7 +60,7 @@ def draw(photo: Photo, density: Any, number: float, to: Path) -> None:
     """The photo, and over it the density where there is any."""
     grey = photo.pixels[0].float().mean(0).numpy()
     height, width = grey.shape
-    figure = new_figure(8, 8 * height / width + 0.6)
+    figure = new_figure(8, 6.9 * height / width + 0.5)
     axes = figure.subplots()
     axes.imshow(grey, cmap="gray", vmin=0, vmax=400, extent=(0, width, height, 0))
     values = density.clamp_min(0).numpy()
