@@ -21,13 +21,13 @@ def recipe_for(dataset: str, model: str) -> Callable[[], Counting]:
     def recipe() -> Counting:
         return Counting(
             model=model,
-            epochs=30,
+            epochs=24,
             batch_size=6,
             optimiser="adamw",
             learning_rate=5e-4,
             weight_decay=1e-2,
             warmup_steps=50,
-            test_every=10,
+            test_every=12,
             **settings,
         )
 
