@@ -59,6 +59,20 @@ def test_upscale_to_any_size(photo, weights, scale, tmp_path):
         assert image.size == (round(60 * float(scale)), round(44 * float(scale)))
 
 
+def test_denoise_as_much_as_is_wanted(photo, weights, tmp_path):
+    results = {}
+    for strength in ("0", "0.5", "1"):
+        out = tmp_path / f"{strength}.png"
+        assert main(["denoise", str(photo), "--strength", strength, "--weights", weights, "-o", str(out)]) == 0
+        with Image.open(out) as image:
+            results[strength] = np.array(image, dtype=float)
+    with Image.open(photo) as image:
+        assert np.array_equal(results["0"], np.array(image))
+    halfway = (results["0"] + results["1"]) / 2
+    assert np.abs(results["0.5"] - halfway).max() <= 1
+    assert np.abs(results["1"] - results["0"]).max() > 2
+
+
 def test_orientation_profile_exif_and_transparency_are_kept(weights, tmp_path):
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     exif = Image.Exif()
@@ -138,6 +152,10 @@ def test_tiles_do_not_show(weights, tmp_path):
         (
             ["upscale", "{photo}", "--scale", "0.5", "--weights", "{weights}"],
             "--scale needs to be from 1 to 8; got 0.5",
+        ),
+        (
+            ["denoise", "{photo}", "--strength", "2", "--weights", "{weights}"],
+            "--strength needs to be from 0 to 1; got 2",
         ),
         (["upscale", "{photo}", "--weights", "nobody"], "there is no weights file 'nobody'"),
         (["restore", "{photo}", "--tile", "0", "--weights", "{weights}"], "--tile needs to be positive"),
