@@ -2,10 +2,9 @@
 
 import json as json_format
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-
+from acda.cli.restore import Out
 from acda.insight.draw import draw_look, map_place, photo_place
 from acda.insight.subject import find_subject
 from acda.insight.subject import look as look_at
@@ -17,7 +16,7 @@ from acda.photos import output_path, read_photo
 def look(
     photo: Path,
     /,
-    out: Annotated[Path | None, tyro.conf.arg(aliases=("-o",))] = None,
+    out: Out = None,
     model: str | None = None,
     layer: str | None = None,
     at: tuple[str, ...] = (),
@@ -48,7 +47,7 @@ def look(
             "model": name,
             "layers": {key: summary(v) for key, v in views.items()},
         }
-        numbers["places"] = [at_place(view, (given[0], given[1]), place) for place in places]
+        numbers["places"] = at_places(view, (given[0], given[1]), places)
         print(json_format.dumps(numbers, indent=1, ensure_ascii=False))
         return
     to = out or output_path(photo, None, "look", False, False).with_suffix(".png")
@@ -85,13 +84,19 @@ def _spread(field: Any) -> dict[str, Any]:
     return {"mean": field.mean(), "least": field.min(), "most": field.max()}
 
 
-def at_place(view: LayerView, photo_size: tuple[int, int], place: tuple[int, int]) -> dict[str, Any]:
-    """One place: where on the photo, the weights of its scales, its receptive field."""
-    x, y = photo_place(view, photo_size, place)
-    weights = view.scale_weights()[0, :, place[0], place[1]]
-    return {
-        "x": round(x, 1),
-        "y": round(y, 1),
-        "scale weights": {f"{s}x{s}": round(float(w), 4) for s, w in zip(view.scales, weights, strict=True)},
-        "receptive field": round(float(view.receptive_field()[0, place[0], place[1]]), 3),
-    }
+def at_places(view: LayerView, photo_size: tuple[int, int], places: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Each place: where on the photo, the weights of its scales, its receptive field."""
+    weights, field = view.scale_weights()[0], view.receptive_field()[0]
+    found = []
+    for row, column in places:
+        x, y = photo_place(view, photo_size, (row, column))
+        own = zip(view.scales, weights[:, row, column], strict=True)
+        found.append(
+            {
+                "x": round(x, 1),
+                "y": round(y, 1),
+                "scale weights": {f"{s}x{s}": round(float(w), 4) for s, w in own},
+                "receptive field": round(float(field[row, column]), 3),
+            }
+        )
+    return found

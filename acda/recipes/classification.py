@@ -9,7 +9,7 @@ def cifar10_lenet() -> Classification:
     """LeNet on CIFAR-10.
 
     acda train cifar10_lenet --data DIR
-    Some 7 minutes on one core of an AMD EPYC; error 27.7 % (the paper: 24.7).
+    Some 9 minutes on one core of an AMD EPYC; error 27.7 % (the paper: 24.7).
     """
     return Classification(model="lenet", epochs=30, dataset="CIFAR10")
 
@@ -34,7 +34,7 @@ def cifar100_lenet() -> Classification:
     """LeNet on CIFAR-100.
 
     acda train cifar100_lenet --data DIR
-    Some 7 minutes on one core of an AMD EPYC; error 62.7 % (the paper: 56.6).
+    Some 9 minutes on one core of an AMD EPYC; error 62.7 % (the paper: 56.6).
     """
     return replace(cifar10_lenet(), dataset="CIFAR100")
 
