@@ -5,6 +5,7 @@ from typing import Any
 
 from acda.models.crowd_counter import CROWD_COUNTERS
 from acda.recipe import Counting
+from acda.recipes.grid import named
 
 # Photos of UCF-QNRF are several times as large, and so are its heads.
 DATASETS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -31,12 +32,8 @@ def recipe_for(dataset: str, model: str) -> Callable[[], Counting]:
             **settings,
         )
 
-    recipe.__name__ = recipe.__qualname__ = f"{dataset}_{model}"
-    recipe.__doc__ = (
-        f"{model} on {title}, best begun with its classifier's weights.\n\n"
-        f"acda train {recipe.__name__} --data DIR --initial RUN/weights.safetensors"
-    )
-    return recipe
+    begun = f"{model} on {title}, best begun with its classifier's weights."
+    return named(recipe, f"{dataset}_{model}", begun, " --initial RUN/weights.safetensors")
 
 
 RECIPES = tuple(recipe_for(dataset, model) for dataset in DATASETS for model in CROWD_COUNTERS)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acda.recipe import Restoration
+from acda.recipes.grid import named
 
 DATASETS: dict[str, tuple[str, dict[str, Any]]] = {
     "sidd": ("SIDD", {}),
@@ -38,9 +39,7 @@ def recipe_for(dataset: str, model: str) -> Callable[[], Restoration]:
             **settings,
         )
 
-    recipe.__name__ = recipe.__qualname__ = f"{dataset}_{model}"
-    recipe.__doc__ = f"{model} on {title}.\n\nacda train {recipe.__name__} --data DIR"
-    return recipe
+    return named(recipe, f"{dataset}_{model}", f"{model} on {title}.")
 
 
 RECIPES = tuple(recipe_for(dataset, model) for dataset in DATASETS for model in NETWORKS)
