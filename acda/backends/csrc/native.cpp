@@ -145,6 +145,20 @@ void walk_freely(int64_t rows, MakeWalk make_walk) {
   });
 }
 
+// One share of the rows for each thread, in order: sums over them repeat with the same number of threads.
+template <class Share, class MakeShare>
+std::vector<std::unique_ptr<Share>> in_shares(int64_t rows, MakeShare make_share) {
+  const int64_t threads = threads_for(rows);
+  std::vector<std::unique_ptr<Share>> shares(threads);
+  torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto [first, last] = share(rows, threads, i);
+      shares[i] = make_share(first, last);
+    }
+  });
+  return shares;
+}
+
 template <template <class> class Kernel, class T>
 void forward(Shape s, const T* x, const T* alpha, const T* bases, const T* mixing, const T* bias, T* y) {
   using K = Kernel<T>;
@@ -159,16 +173,12 @@ void backward(
   using K = Kernel<T>;
   K::fill_up(s, bases, true);
   typename K::Packed packed(s, bases, mixing, nullptr, true);
-  const int64_t threads = threads_for(s.B * s.P);
-  std::vector<std::unique_ptr<typename K::Walk>> walks(threads);
   std::vector<uint8_t> written(s.B * s.H);
-  torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      walks[i] = std::make_unique<typename K::Walk>(s, packed, x, alpha, grad, nullptr, dx, dalpha);
-      walks[i]->written = written.data();
-      const auto [first, last] = share(s.B * s.P, threads, i);
-      walks[i]->run(first, last);
-    }
+  const auto walks = in_shares<typename K::Walk>(s.B * s.P, [&](int64_t first, int64_t last) {
+    auto walk = std::make_unique<typename K::Walk>(s, packed, x, alpha, grad, nullptr, dx, dalpha);
+    walk->written = written.data();
+    walk->run(first, last);
+    return walk;
   });
   // Rows that no window saw, and those that several threads contribute to.
   for (int64_t row = 0; row < s.B * s.H; ++row)
@@ -242,20 +252,6 @@ void convolve_with(
     const ConvShape& s, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& shift, bool squash, Tensor& y) {
   const typename Conv<T>::Packed packed(s, in<T>(weight), in<T>(shift));
   walk_freely(s.B * s.P, [&] { return typename Conv<T>::Walk(s, packed, in<T>(x), out<T>(y), squash); });
-}
-
-// One share of the rows for each thread, in order: sums over them repeat with the same number of threads.
-template <class Share, class MakeShare>
-std::vector<std::unique_ptr<Share>> in_shares(int64_t rows, MakeShare make_share) {
-  const int64_t threads = threads_for(rows);
-  std::vector<std::unique_ptr<Share>> shares(threads);
-  torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const auto [first, last] = share(rows, threads, i);
-      shares[i] = make_share(first, last);
-    }
-  });
-  return shares;
 }
 
 template <template <class> class Conv, class T>
