@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,6 +13,8 @@ class Recipe:
 
     model: str
     """name of the network, as in acda.create_model"""
+    options: dict[str, int] = field(default_factory=dict)
+    """arguments of the network, beside its name: num_atoms 9"""
     epochs: int
     """passes over the training set"""
     data: Path = Path("data")

@@ -98,7 +98,7 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     except Stopped:
         raise KeyboardInterrupt from None
     if trainer.is_global_zero:
-        facts = {"model": recipe.model, **task.facts}
+        facts = {"model": recipe.model, "options": json.dumps(recipe.options), **task.facts}
         write_weights(folder / "weights.safetensors", task.state_dict(), facts)
         draw_curves(history.epochs, task.monitored, folder / "curves.png")
     return history.epochs[-1]
@@ -142,7 +142,7 @@ def _prepare(folder: Path, recipe: Recipe, run: Run) -> Path | None:
             raise ValueError(
                 f"{folder} has no run to resume (recipe.json is missing). Leave --resume out to start one."
             )
-        if description.read_text() != recipe.to_json():
+        if recipe_from_json(description.read_text()) != recipe:
             raise ValueError(
                 f"{description} is of another recipe: a run is resumed with the settings that it was started with."
             )

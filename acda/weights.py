@@ -42,11 +42,16 @@ def load(name: str | Path) -> Trained:
     tensors, facts = read_weights(path)
     if "model" not in facts:
         raise ValueError(f"{path} does not tell its network: it was not written by `acda train`.")
-    classes = {"num_classes": len(json.loads(facts["classes"]))} if "classes" in facts else {}
-    model = create_model(facts["model"], **classes)
+    model = fresh(facts)
     state = {key.removeprefix("model."): t.float() for key, t in tensors.items() if key.startswith("model.")}
     fill(model, state, path, facts["model"])
     return Trained(model.eval(), tensors["statistics"].float(), facts)
+
+
+def fresh(facts: dict[str, str]) -> nn.Module:
+    """The network that a file of weights was written for, with none of its weights."""
+    classes = {"num_classes": len(json.loads(facts["classes"]))} if "classes" in facts else {}
+    return create_model(facts["model"], **json.loads(facts.get("options", "{}")), **classes)
 
 
 def fill(model: nn.Module, state: dict[str, Tensor], path: Path, name: str) -> None:

@@ -8,6 +8,7 @@ results/diversity.json: fresh against trained where --model is given, on the pho
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from acda.files import written_whole
 from acda.insight.subject import FRESH, find_subject, look
 from acda.insight.view import LayerView
 from acda.photos import read_photo
+from acda.weights import fresh
 
 PICTURES = HERE / "pictures"
 
@@ -121,8 +123,8 @@ def measure_diversity(name: str, subject: Any, photos: list[Path]) -> None:
     """Mean and deviation over the photos, all layers together, as the paper reports it for ImageNet."""
     trained = [values(view) for photo in photos for view in views_of(subject, photo)]
     torch.manual_seed(0)
-    fresh = find_subject(subject.facts["model"])[1]
-    untrained = [values(view) for photo in photos for view in views_of(fresh, photo)]
+    untaught = replace(subject, model=fresh(subject.facts).eval())
+    untrained = [values(view) for photo in photos for view in views_of(untaught, photo)]
     common = {"table": "diversity", "dataset": f"{len(photos)} photos", "metric": "cosine distance"}
     rows = [
         {**common, "name": f"{name}, {kind}", "value": f"{np.mean(found):.2f} ± {np.std(found):.2f}"}

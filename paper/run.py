@@ -1,10 +1,10 @@
 """Train the networks of the paper's tables, as a queue that can be stopped and started again at any moment.
 
     python paper/run.py --data DIR                 # DIR has the folders of ARMS; two runs at once, one thread each
-    python paper/run.py --data DIR --only cifar10  # the recipes whose names have this in them
+    python paper/run.py --data DIR --only cifar10  # the runs whose names have this in them
     python paper/run.py --collect                  # results/*.json from the runs that are complete
 
-Runs are in runs/paper/RECIPE. One that is complete is not run again, one that was stopped goes on where it was. Ctrl-C
+Runs are in runs/paper. One that is complete is not run again, one that was stopped goes on where it was. Ctrl-C
 lets each run save its state first. Collecting happens by itself when the queue is empty.
 """
 
@@ -31,7 +31,10 @@ RUNS = HERE.parent / "runs" / "paper"
 
 @dataclass(frozen=True)
 class Arm:
-    """One network of one table. size: of the images for which its cost is counted"""
+    """One network of one table. size: of the images for which its cost is counted
+
+    variant, settings: what the run's name and its command have beside the recipe's.
+    """
 
     table: str
     dataset: str
@@ -40,18 +43,42 @@ class Arm:
     folder: str
     size: int
     begins_with: str | None = None
+    variant: str = ""
+    settings: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> str:
+        return self.recipe + self.variant
 
     @property
     def out(self) -> Path:
-        return RUNS / self.recipe
+        return RUNS / self.run
 
     @property
     def log(self) -> Path:
-        return RUNS / f"{self.recipe}.log"
+        return RUNS / f"{self.run}.log"
 
     @property
     def is_complete(self) -> bool:
         return (self.out / "weights.safetensors").exists()
+
+
+def ablation(table: str, name: str, option: str, value: int, seed: int = 0) -> Arm:
+    """An arm of the paper's Table B: `restorer` with another number of atoms, or another size, for 1,000 steps."""
+    default = value == {"num_atoms": 6, "kernel_size": 7}[option]
+    return Arm(
+        table,
+        "City100, iPhone" + (f", seed {seed}" if default else ""),
+        name,
+        "city100_restorer",
+        "city100/City100_iPhoneX",
+        96,
+        variant="_1000" + ("" if default else f"_{option}_{value}") + (f"_seed_{seed}" if seed else ""),
+        settings=(
+            *("--epochs", "1", "--crops", "8000", "--seed", str(seed)),
+            *(() if default else ("--options", option, str(value))),
+        ),
+    )
 
 
 ARMS = [
@@ -87,6 +114,10 @@ ARMS = [
             ("LP-KPN, l = 5", "lp_kpn"),
         )
     ),
+    *(ablation("ablation_atoms", f"m = {m}", "num_atoms", m) for m in (3, 5, 6, 7, 9, 11, 13, 15)),
+    ablation("ablation_atoms", "m = 6", "num_atoms", 6, seed=1),
+    *(ablation("ablation_scales", f"S = {s}", "kernel_size", 2 * s + 1) for s in range(1, 6)),
+    ablation("ablation_scales", "S = 3", "kernel_size", 7, seed=1),
     *(
         Arm("denoising", "PolyU and SIDD", name, f"polyu_sidd_{model}", "denoising", 96)
         for name, model in (
@@ -97,12 +128,15 @@ ARMS = [
         )
     ),
 ]
+RESTORED = {"PSNR": ("PSNR on Y, dB", 2), "SSIM": ("SSIM on Y", 4)}
 # What a table shows of the last epoch's scores, and to how many digits. Denoising is scored set by set: restoration.py.
 METRICS = {
     "lenet": {"error": ("top-1 error, %", 2)},
     "tinyimagenet20": {"error": ("top-1 error, %", 1)},
     "counting": {"MAE": ("MAE", 2), "root MSE": ("root MSE", 2)},
-    "city100": {"PSNR": ("PSNR on Y, dB", 2), "SSIM": ("SSIM on Y", 4)},
+    "city100": RESTORED,
+    "ablation_atoms": RESTORED,
+    "ablation_scales": RESTORED,
 }
 
 
@@ -116,7 +150,9 @@ def main() -> None:
     if not options.collect:
         if options.data is None:
             parser.error("--data is needed: the folder of the datasets")
-        wait_for([arm for arm in ARMS if options.only in arm.recipe and not arm.is_complete], options)
+        # Arms of two tables may be one run.
+        wanted = {arm.run: arm for arm in ARMS if options.only in arm.run and not arm.is_complete}
+        wait_for(list(wanted.values()), options)
     collect()
 
 
@@ -136,7 +172,7 @@ def wait_for(arms: list[Arm], options: argparse.Namespace) -> None:
             for arm, process in list(running.items()):
                 if process.poll() is not None:
                     del running[arm]
-                    print(f"{arm.recipe}: {'complete' if process.returncode == 0 else f'failed, see {arm.log}'}")
+                    print(f"{arm.run}: {'complete' if process.returncode == 0 else f'failed, see {arm.log}'}")
     except KeyboardInterrupt:
         for process in running.values():
             process.send_signal(signal.SIGINT)
@@ -153,9 +189,10 @@ def start(arm: Arm, data: Path) -> "subprocess.Popen[bytes]":
     RUNS.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "acda", "train", arm.recipe, "--data", str(data / arm.folder)]
     command += ["--out", str(arm.out), "--threads", "1"]
+    command += arm.settings
     command += ["--initial", str(weights_of(arm.begins_with))] if arm.begins_with else []
     command += ["--resume"] if (arm.out / "checkpoints" / "last.ckpt").exists() else []
-    print(f"{arm.recipe}: {'goes on' if '--resume' in command else 'begins'}", flush=True)
+    print(f"{arm.run}: {'goes on' if '--resume' in command else 'begins'}", flush=True)
     with arm.log.open("a") as log:
         # A group of its own: Ctrl-C reaches it once, through us. OpenMP's threads would fight for the cores.
         return subprocess.Popen(
@@ -176,13 +213,19 @@ def collect() -> None:
             continue
         recipes = [json.loads((arm.out / "recipe.json").read_text()) for arm in arms]
         commits = {json.loads((arm.out / "scores.json").read_text())["circumstances"]["commit"] for arm in arms}
-        budget = f"{recipes[0]['epochs']} epochs of batches of {recipes[0]['batch_size']}, {recipes[0]['optimiser']}"
         seeds = sorted({recipe["seed"] for recipe in recipes})
-        facts = {**describe(), "commit": ", ".join(sorted(commits)), "threads": 1, "budget": budget, "seeds": seeds}
+        own = {"commit": ", ".join(sorted(commits)), "threads": 1, "budget": budget_of(recipes[0]), "seeds": seeds}
+        facts = {**describe(), **own}
         rows = [row for arm in arms for row in rows_of(arm)]
         with written_whole(HERE / "results" / f"{table}.json") as file:
             text = json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False)
             file.write_text(text + "\n")
+
+
+def budget_of(recipe: dict[str, Any]) -> str:
+    epochs = f"{recipe['epochs']} epoch{'s' if recipe['epochs'] > 1 else ''}"
+    crops = f" of {recipe['crops']:,} crops of {recipe['crop']}×{recipe['crop']}" if "crops" in recipe else ""
+    return f"{epochs}{crops} in batches of {recipe['batch_size']}, {recipe['optimiser']}"
 
 
 def rows_of(arm: Arm) -> list[dict[str, Any]]:

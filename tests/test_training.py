@@ -336,7 +336,8 @@ def test_restoring_from_pairs(tmp_path):
                 image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8).transpose(1, 2, 0))
                 image.save(tmp_path / "noisy" / part / side / f"{i}.png")
     recipe = Restoration(
-        model="restorer_conv_small",
+        model="restorer",
+        options={"kernel_size": 3, "num_atoms": 2},
         epochs=2,
         data=tmp_path / "noisy",
         batch_size=4,
@@ -353,5 +354,6 @@ def test_restoring_from_pairs(tmp_path):
     best = torch.load(tmp_path / "run" / "checkpoints" / "best.ckpt", weights_only=True)
     assert best["epoch"] == (0 if first["PSNR"] > scores["PSNR"] else 1)
     assert evaluate(tmp_path / "run", tmp_path / "noisy")["PSNR"] == pytest.approx(scores["PSNR"], abs=1e-4)
+    assert tuple(load(tmp_path / "run").model.trunk.blocks[0].conv2.mixing.shape) == (48, 48, 2)
     with pytest.raises(ValueError, match=r"0.png is smaller than the crops of 64×64"):
         fit(replace(recipe, crop=64), "noisy", Run(out=tmp_path / "other", accelerator="cpu"))

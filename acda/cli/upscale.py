@@ -11,7 +11,7 @@ def upscale(
     /,
     out: Out = None,
     scale: float = 2.0,
-    weights: str = "upscaler",
+    weights: str = "super_resolver",
     tile: int = 1024,
     overwrite: bool = False,
 ) -> int:

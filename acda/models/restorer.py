@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -57,6 +58,7 @@ class Trunk(nn.Module):
 class Restorer(nn.Module):
     """What is missing from a photo, predicted and added to it. Any size.
 
+    layer: further arguments of the layers in the middle of the blocks, as num_atoms=9
     x: (B, channels, H, W), about 0 to 1    returns: the same shape
 
     >>> import torch
@@ -69,10 +71,14 @@ class Restorer(nn.Module):
     stride = 4
 
     def __init__(
-        self, channels: int = 3, conv: Callable[..., nn.Module] = AdaptiveConv2d, kernel_size: int = 7
+        self,
+        channels: int = 3,
+        conv: Callable[..., nn.Module] = AdaptiveConv2d,
+        kernel_size: int = 7,
+        **layer: Any,
     ) -> None:
         super().__init__()
-        self.trunk = Trunk(channels, channels, conv, kernel_size)
+        self.trunk = Trunk(channels, channels, partial(conv, **layer), kernel_size)
         last = self.trunk.up[-2]
         assert isinstance(last, nn.Conv2d)
         assert last.bias is not None

@@ -32,7 +32,7 @@ class ClassificationTask(Task):
     def __init__(
         self, recipe: Classification, train: ImageSet | FileSet | None, test: ImageSet | FileSet, workers: int = 0
     ) -> None:
-        super().__init__(recipe, create_model(recipe.model, num_classes=len(test.classes)))
+        super().__init__(recipe, create_model(recipe.model, num_classes=len(test.classes), **recipe.options))
         self.sets, self.workers = (train, test), workers
         self.facts = {"classes": json.dumps(test.classes)}
         self.statistics.copy_(channel_statistics(train.images) if isinstance(train, ImageSet) else IMAGENET_STATISTICS)

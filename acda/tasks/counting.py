@@ -25,7 +25,7 @@ class CountingTask(Task):
     monitored = "MAE"
 
     def __init__(self, recipe: Counting, train: list[Crowd] | None, test: list[Crowd], workers: int = 0) -> None:
-        model = create_model(recipe.model)
+        model = create_model(recipe.model, **recipe.options)
         if not isinstance(model, CrowdCounter):
             raise ValueError(f"{recipe.model} does not count: a crowd counter is needed.")
         if recipe.initial is not None and train is not None:

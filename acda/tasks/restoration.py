@@ -23,7 +23,7 @@ class RestorationTask(Task):
     best = "max"
 
     def __init__(self, recipe: Restoration, train: Photos | None, test: Photos | Pixels, workers: int = 0) -> None:
-        model = create_model(recipe.model)
+        model = create_model(recipe.model, **recipe.options)
         if recipe.objective == "variational" and not isinstance(model, VariationalDenoiser):
             raise ValueError(f"{recipe.model} tells no variances: the variational objective needs a network that does.")
         super().__init__(recipe, model)
