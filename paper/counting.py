@@ -1,9 +1,10 @@
-"""Beside the counters of Table 3: two that do not look at the photo, and the paper's pictures.
+"""Beside the counters of Table 3: two that do not look at the photo, the paper's pictures, and what its Figure 7 says.
 
     python paper/counting.py --data DIR      # DIR as for run.py
 
-Writes results/counting_constants.json, and when the runs of run.py are complete, pictures/counting.png: photo, truth
-and prediction with both counts.
+Writes results/counting_constants.json, and when the run of run.py is complete, pictures/counting.png: photo, truth and
+prediction with both counts; pictures/counting_scales.png: the weight of each scale, where heads are large near and
+small far; and results/counting_scales.json: whether large filters are preferred for large heads.
 """
 
 import argparse
@@ -12,15 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import draw_scales
 from run import ARMS, HERE
+from scipy.spatial import KDTree
+from scipy.stats import spearmanr
 
 from acda.data.crowds import Crowd, density_map, read_crowds
 from acda.drawing import new_figure, save
 from acda.environment import describe
 from acda.files import written_whole
 from acda.inference import apply_in_tiles
+from acda.insight import capture
+from acda.models import CrowdCounter
 from acda.photos import read_photo
-from acda.weights import load
+from acda.weights import Trained, load
+
+# A head's size is not annotated. Its distance to its nearest neighbours, this many, stands in for it.
+NEIGHBOURS = 3
+# Photos with fewer heads than this say nothing about order within them.
+ENOUGH = 20
 
 
 def main() -> None:
@@ -33,12 +44,19 @@ def main() -> None:
         for name, guess in (("training mean", counts.mean()), ("training median", np.median(counts)))
         for row in rows_of(f"the {name}, {guess:.0f}, for every photo", truth - guess)
     ]
-    with written_whole(HERE / "results" / "counting_constants.json") as file:
-        facts = {**describe(), "budget": "no training", "seed": 0}
-        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
+    write("counting_constants", rows, "no training")
     arm = next(arm for arm in ARMS if arm.table == "counting")
     if arm.is_complete:
-        draw(arm.out, pick(test), HERE / "pictures" / "counting.png")
+        trained = load(arm.out)
+        draw(trained, pick(test), HERE / "pictures" / "counting.png")
+        draw_scales(trained, [crowd.file for crowd in deepest(test)], HERE / "pictures" / "counting_scales.png")
+        write("counting_scales", scales(trained, test), f"{arm.run}; one pass over each of {len(test)} test photos")
+
+
+def write(name: str, rows: list[dict[str, Any]], budget: str) -> None:
+    with written_whole(HERE / "results" / f"{name}.json") as file:
+        facts = {**describe(), "budget": budget, "seed": 0}
+        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
 
 
 def rows_of(name: str, errors: Any) -> list[dict[str, Any]]:
@@ -55,8 +73,54 @@ def pick(crowds: list[Crowd]) -> list[Crowd]:
     return [ordered[int(share * len(ordered))] for share in (0.25, 0.5, 0.9)]
 
 
-def draw(run: Path, crowds: list[Crowd], to: Path) -> None:
-    trained = load(run)
+def spacing(crowd: Crowd) -> Any:
+    """Mean distance of each head to its nearest neighbours, in pixels: (n,)."""
+    distances, _ = KDTree(crowd.points).query(crowd.points, k=range(2, NEIGHBOURS + 2))  # the first is itself
+    return np.mean(distances, 1)
+
+
+def deepest(crowds: list[Crowd], count: int = 2) -> list[Crowd]:
+    """The photos with the widest range of distances between heads, among those with a hundred heads or more."""
+
+    def depth(crowd: Crowd) -> float:
+        near, far = np.quantile(spacing(crowd), (0.9, 0.1))
+        return float(near / max(far, 1.0))
+
+    return sorted((crowd for crowd in crowds if len(crowd.points) >= 100), key=depth)[-count:]
+
+
+def scales(trained: Trained, crowds: list[Crowd]) -> list[dict[str, Any]]:
+    """Rank correlation of each scale's weight at a head with the distance to its neighbours, layer by layer."""
+    distances: list[Any] = []
+    weights: dict[tuple[str, int], list[Any]] = {}
+    for crowd in (crowd for crowd in crowds if len(crowd.points) >= ENOUGH):
+        pixels = read_photo(crowd.file).pixels
+        # The network extends a photo to whole strides.
+        width = -(-pixels.shape[3] // CrowdCounter.stride) * CrowdCounter.stride
+        distances.append(spacing(crowd))
+        for name, view in capture(trained.model, trained.normalised(pixels)).layers.items():
+            x, y = (crowd.points * view.size[1] / width).astype(int).T
+            at_heads = view.scale_weights()[0].numpy()[:, y, x]
+            for scale, found in zip(view.scales, at_heads, strict=True):
+                weights.setdefault((name, scale), []).append(found)
+    common = {"table": "counting_scales", "dataset": f"{len(distances)} photos"}
+    rows = []
+    for (name, scale), found in weights.items():
+        together = rank_correlation(np.concatenate(found), np.concatenate(distances))
+        within = np.mean([rank_correlation(w, d) for w, d in zip(found, distances, strict=True)])
+        own = {**common, "name": f"{name.removeprefix('backbone.')}, weight of {scale}×{scale}"}
+        rows += [
+            {**own, "metric": "all heads together", "value": round(together, 3)},
+            {**own, "metric": "within a photo, mean", "value": round(float(within), 3)},
+        ]
+    return rows
+
+
+def rank_correlation(a: Any, b: Any) -> float:
+    return float(spearmanr(a, b).statistic)
+
+
+def draw(trained: Trained, crowds: list[Crowd], to: Path) -> None:
     figure = new_figure(11, 2.9 * len(crowds))
     for crowd, row in zip(crowds, figure.subplots(len(crowds), 3, squeeze=False), strict=True):
         pixels = read_photo(crowd.file).pixels

@@ -1,0 +1,111 @@
+"""Pictures of restored photos, of the runs that are complete: crops side by side, and the noise that was learned.
+
+    python paper/crops.py --data DIR     # DIR as for run.py
+
+Writes pictures/super_resolution.png, pictures/denoising.png and pictures/noise.png. Photos are the first, the middle
+and the last of each test set; a crop is the place where the input is farthest from the truth.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from run import HERE, weights_of
+from torch import Tensor
+
+from acda.data.pair_crops import Photos
+from acda.data.pairs import read_pairs
+from acda.drawing import new_figure, save
+from acda.metrics import luma, psnr
+from acda.models import VariationalDenoiser
+from acda.weights import load
+
+PICTURES = HERE / "pictures"
+SIDE = 96
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    data = parser.parse_args().data
+    city = {"City100": data / "city100/City100_iPhoneX"}
+    runs = {"LP-KPN": "city100_lp_kpn", "ACDA": "city100_restorer"}
+    if are_complete(*runs.values()):
+        draw_crops(city, "low resolution", runs, "high resolution", "super_resolution.png", on_luma=True)
+    noisy = {"PolyU": data / "denoising/polyu", "SIDD": data / "denoising/sidd"}
+    runs = {"ACDA": "polyu_sidd_restorer", "ACDA, variational": "polyu_sidd_restorer_variational"}
+    if are_complete(*runs.values()):
+        draw_crops(noisy, "noisy", runs, "clean", "denoising.png")
+        draw_noise(noisy, runs["ACDA, variational"], "noise.png")
+
+
+def are_complete(*runs: str) -> bool:
+    missing = [run for run in runs if not weights_of(run).exists()]
+    if missing:
+        print(f"not drawn, for want of a run: {', '.join(missing)}")
+    return not missing
+
+
+def draw_crops(
+    sets: dict[str, Path], before: str, runs: dict[str, str], after: str, name: str, on_luma: bool = False
+) -> None:
+    """A row a photo: its input, the networks' results and the truth, with the PSNR of the whole photo."""
+    networks = {title: load(weights_of(run)).model for title, run in runs.items()}
+    pairs = list(chosen(sets, 3 if len(sets) == 1 else 2))
+    figure = new_figure(2.2 * (2 + len(runs)), 2.4 * len(pairs))
+    for row, (label, degraded, clean) in zip(figure.subplots(len(pairs), 2 + len(runs)), pairs, strict=True):
+        y, x = worst_place(degraded, clean)
+        with torch.no_grad():
+            results = {before: degraded, **{title: model(degraded) for title, model in networks.items()}}
+        for axes, (title, result) in zip(row, {**results, after: clean}.items(), strict=True):
+            shown = (result.clamp(0, 1) * 255).round() / 255
+            axes.imshow(shown[0, :, y : y + SIDE, x : x + SIDE].permute(1, 2, 0).numpy())
+            a, b = (luma(shown), luma(clean)) if on_luma else (shown, clean)
+            axes.set_title(title if title == after else f"{title}, {float(psnr(a, b)):.2f} dB", fontsize=9)
+            axes.set(xticks=[], yticks=[])
+        row[0].set_ylabel(label, fontsize=8)
+    save(figure, PICTURES / name)
+
+
+def draw_noise(sets: dict[str, Path], run: str, name: str) -> None:
+    """The true residual beside the noise that the network believes in, its standard deviation; colours are averaged."""
+    model = load(weights_of(run)).model
+    assert isinstance(model, VariationalDenoiser)
+    pairs = list(chosen(sets, 1))
+    figure = new_figure(9.6, 2.9 * len(pairs))
+    for row, (label, degraded, clean) in zip(figure.subplots(len(pairs), 3, squeeze=False), pairs, strict=True):
+        with torch.no_grad():
+            believed = 255 * model.posterior(degraded).noise().mean(1)[0]
+        true = 255 * (degraded - clean).square().mean(1)[0].sqrt()
+        row[0].imshow(degraded[0].permute(1, 2, 0).numpy())
+        row[0].set_title(label, fontsize=9)
+        highest = float(true.quantile(0.995))
+        for axes, values, title in ((row[1], true, "true residual"), (row[2], believed, "learned noise")):
+            shown = axes.imshow(values.numpy(), cmap="magma", vmin=0, vmax=highest)
+            axes.set_title(title, fontsize=9)
+        figure.colorbar(shown, ax=row[2], label="steps of 256")
+        for axes in row:
+            axes.set_axis_off()
+    save(figure, PICTURES / name)
+
+
+def chosen(sets: dict[str, Path], count: int) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """So many photos of each set, evenly from the first to the last: name, degraded and clean, (1, 3, H, W)."""
+    for title, folder in sets.items():
+        photos = Photos(read_pairs(folder)[1])
+        for index in [0] if count == 1 else [i * (len(photos) - 1) // (count - 1) for i in range(count)]:
+            degraded, clean = torch.from_numpy(photos[index].transpose(0, 3, 1, 2).copy()).float()[:, None] / 255
+            yield f"{title}, {photos.pairs[index].scene.partition('_')[0]}", degraded, clean
+
+
+def worst_place(degraded: Tensor, clean: Tensor) -> tuple[Any, ...]:
+    """Upper left corner of the crop with the largest square error."""
+    errors = F.avg_pool2d((degraded - clean).square().mean(1, keepdim=True), SIDE, stride=1)[0, 0]
+    return divmod(int(errors.argmax()), errors.shape[1])
+
+
+if __name__ == "__main__":
+    main()
