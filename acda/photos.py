@@ -148,3 +148,13 @@ def output_path(photo: Path, out: Path | None, mark: str, several: bool, overwri
     if path.exists() and path.samefile(photo) and not overwrite:
         raise ValueError(f"{path} would be overwritten. Give another -o, or --overwrite if that is meant.")
     return path
+
+
+def claim(path: Path, photo: Path, taken: dict[Path, Path]) -> None:
+    """Take this place for the result of a photo; the result of another one that went there is not written over."""
+    first = taken.setdefault(path, photo)
+    if first != photo:
+        raise ValueError(
+            f"the result for {photo} would be written over that for {first}, which has the same name: {path}. "
+            "Give them separately, each with an output of its own."
+        )

@@ -7,7 +7,7 @@ from typing import Any
 from acda.drawing import new_figure, save
 from acda.inference import apply_in_tiles
 from acda.models import CrowdCounter
-from acda.photos import Photo, each_photo, find_photos, read_photo
+from acda.photos import Photo, claim, each_photo, find_photos, read_photo
 from acda.weights import Trained, load
 
 
@@ -34,8 +34,11 @@ def count(
     if not isinstance(trained.model, CrowdCounter):
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not count people.")
     results: list[dict[str, Any]] = []
+    taken: dict[Path, Path] = {}
 
     def count_one(path: Path) -> None:
+        if out is not None:
+            claim(out / f"{path.stem}.png", path, taken)
         photo = read_photo(path)
         density = density_of(trained, photo, tile)
         number = float(density.sum())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from acda.extras import need
 from acda.inference import Tile, apply_in_tiles
-from acda.photos import Photo, each_photo, eight_bits, find_photos, output_path, read_photo, write_photo
+from acda.photos import Photo, claim, each_photo, eight_bits, find_photos, output_path, read_photo, write_photo
 from acda.weights import Trained, load
 
 Out = Annotated[Path | None, tyro.conf.arg(aliases=("-o",))]
@@ -47,9 +47,11 @@ def write_each(
 ) -> int:
     """Read, work, write, photo by photo; a line for each that is done or cannot be."""
     paths = find_photos(names)
+    taken: dict[Path, Path] = {}
 
     def one(path: Path) -> None:
         to = output_path(path, out, mark, len(paths) > 1, overwrite)
+        claim(to, path, taken)
         write_photo(work(read_photo(path), path.name), to)
         print(to, flush=True)
 

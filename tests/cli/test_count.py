@@ -52,6 +52,12 @@ def test_json_and_pictures(photos, weights, tmp_path, capsys):
     assert [path.name for path in out.iterdir()] == ["a.png"]
 
 
+def test_one_picture_does_not_take_the_place_of_another(photos, weights, tmp_path, capsys):
+    (photos / "a.png").write_bytes((photos / "b.png").read_bytes())
+    assert main(["count", str(photos), "--out", str(tmp_path / "out"), "--weights", str(weights)]) == 1
+    assert "a.png would be written over that for" in capsys.readouterr().err
+
+
 def test_no_picture_unless_asked(photos, weights, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = set(tmp_path.rglob("*"))

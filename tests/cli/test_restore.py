@@ -128,6 +128,17 @@ def test_the_photo_itself_is_overwritten_only_on_request(photo, weights, capsys)
     assert photo.read_bytes() != before
 
 
+def test_one_result_does_not_take_the_place_of_another(photo, weights, tmp_path, capsys):
+    other = tmp_path / "other" / "a.png"
+    other.parent.mkdir()
+    picture(32, 20).save(other)
+    out = tmp_path / "out"
+    assert main(["restore", str(photo), str(other), "--weights", weights, "-o", str(out)]) == 1
+    assert f"the result for {other} would be written over that for {photo}" in capsys.readouterr().err
+    with Image.open(out / "a.png") as image:
+        assert image.size == (60, 44)
+
+
 def test_an_output_is_whole_or_not_there(photo, weights, tmp_path, monkeypatch):
     def breaks(self, file, **options):
         file.write_bytes(b"half")
