@@ -1,78 +1,25 @@
-"""The kernel against the reference, in values and gradients; scratch memory full of NaN throughout."""
+"""The operator's kernel against the reference, in values and gradients."""
 
 import itertools
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from acda import AdaptiveConv2d, multiscale_fourier_bessel
 from acda.backends import native
-from acda.functional import adaptive_conv2d, conv2d, conv2d_tanh, per_pixel_conv2d
+from acda.functional import adaptive_conv2d, per_pixel_conv2d
+from tests.backends.comparing import LAYOUTS, TOLERANCE, assert_near, compare, threads
 from tests.strategies import Case, cases
 
 pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MISSING))
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _poisoned_scratch():
-    torch.ops.acda.poison_scratch(True)
-    yield
-    torch.ops.acda.poison_scratch(False)
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def assert_near(ours: Tensor | None, truth: Tensor | None, dtype: torch.dtype) -> None:
-    """Relative to the size of the whole tensor, the truth in float64."""
-    assert (ours is None) == (truth is None)
-    if ours is not None and truth is not None and truth.numel():
-        assert ours.shape == truth.shape
-        error = (ours.double() - truth.double()).norm() / truth.double().norm().clamp_min(1e-30)
-        assert error < TOLERANCE[dtype]
-
-
-def compare(run, inputs: list[Tensor | None], dtype: torch.dtype, layout) -> None:
-    """Values and all gradients of run(…, backend) against the reference in float64."""
-    ours, truth = ([None if t is None else t.to(d) for t in inputs] for d in (dtype, torch.float64))
-    ours[0] = layout(ours[0])
-    wanted = [i for i, t in enumerate(inputs) if t is not None and i != 2]
-    for tensors in (ours, truth):
-        for i in wanted:
-            tensors[i] = tensors[i].detach().requires_grad_()
-    y, expected = run(*ours, backend="native"), run(*truth, backend="reference")
-    assert_near(y, expected, dtype)
-    upstream = torch.randn_like(expected)
-    grads = torch.autograd.grad(y, [ours[i] for i in wanted], layout(upstream.to(dtype)))
-    for grad, right in zip(grads, torch.autograd.grad(expected, [truth[i] for i in wanted], upstream), strict=True):
-        assert_near(grad, right, dtype)
-
-
-LAYOUTS = {
-    "contiguous": lambda t: t.contiguous(),
-    "channels_last": lambda t: t.contiguous(memory_format=torch.channels_last),
-    "strided": lambda t: torch.stack([t, t], dim=-1)[..., 0],
-    "transposed": lambda t: t.transpose(2, 3).contiguous().transpose(2, 3),
-}
 
 
 @given(
@@ -164,110 +111,6 @@ def test_torchs_own_checks_of_an_operator(with_bases):
     pixel_major = [t.movedim((-2, -1), (1, 2)).contiguous().detach().requires_grad_() for t in (x, alpha)]
     arguments = (*pixel_major, bases, mixing, bias, 3, 1, 1, 1, 1, 1, 1, 1)
     torch.library.opcheck(torch.ops.acda.adaptive_conv2d, arguments)
-
-
-@given(
-    st.tuples(st.integers(0, 2), st.integers(1, 20), st.integers(1, 14), st.integers(1, 14)),
-    st.integers(1, 40),
-    st.sampled_from([1, 3]),
-    st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    st.sampled_from(list(TOLERANCE)),
-    st.sampled_from(sorted(LAYOUTS)),
-    st.integers(1, 3),
-)
-def test_a_step_of_the_generator_equals_conv2d_and_tanh(shape, outputs, side, stride, padding, dtype, layout, count):
-    x, weight, shift = torch.randn(shape), torch.randn(outputs, shape[1], side, side), torch.randn(outputs)
-    padding = padding if side == 3 else (padding[0] - 1, padding[1] - 1)
-    truth = F.conv2d(x.double(), weight.double(), shift.double(), stride, padding).tanh()
-    with threads(count):
-        args = (LAYOUTS[layout](x.to(dtype)), weight.to(dtype), shift.to(dtype), stride, padding)
-        assert_near(conv2d_tanh(*args, backend="native"), truth, dtype)
-
-
-def test_its_tanh_is_right_everywhere():
-    values = torch.cat([torch.linspace(-12, 12, 100_001), torch.logspace(-30, 2, 10_001), torch.tensor([0.0, 1e30])])
-    x, one, zero = values[None, None, None], torch.ones(1, 1, 1, 1), torch.zeros(1)
-    y = conv2d_tanh(x, one, zero, (1, 1), (0, 0), backend="native").flatten()
-    torch.testing.assert_close(y.double(), values.double().tanh(), rtol=5e-7, atol=0)
-    assert y.abs().max() <= 1
-    strange = torch.tensor([float("inf"), -float("inf"), float("nan")])[None, None, None]
-    y = conv2d_tanh(strange, one, zero, (1, 1), (0, 0), backend="native").flatten()
-    torch.testing.assert_close(y[:2], torch.tensor([1.0, -1.0]), rtol=5e-7, atol=0)
-    assert y[2].isnan()
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_a_convolution_of_the_generator_and_its_gradients(data):
-    """Any sizes, padding up to the window's side less one, negative padding, one thread or two."""
-    number = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
-    k, (B, C, O) = data.draw(st.sampled_from([1, 3, 5])), (number(1, 2), number(1, 36), number(1, 20))  # noqa: E741
-    padding = number(-1, k - 1), number(-2, k - 1)
-    H, W = number(k + 2, 12), number(k + 4, 70)
-    dtype, layout = (
-        data.draw(st.sampled_from([torch.float32, torch.float64])),
-        data.draw(st.sampled_from(sorted(LAYOUTS))),
-    )
-    torch.manual_seed(number(0, 1000))
-    run = lambda x, weight, _, backend: conv2d(x, weight, (1, 1), padding, backend)  # noqa: E731
-    with threads(number(1, 2)):
-        compare(run, [torch.randn(B, C, H, W), torch.randn(O, C, k, k), None], dtype, LAYOUTS[layout])
-
-
-@pytest.mark.parametrize(("stride", "padding"), [((2, 1), (1, 1)), ((1, 1), (3, 0))])
-def test_a_convolution_that_has_no_gradient_here_takes_torchs(stride, padding):
-    x, weight = torch.randn(1, 3, 8, 9), torch.randn(2, 3, 3, 3, requires_grad=True)
-    y = conv2d(x, weight, stride, padding)
-    assert "acda" not in str(y.grad_fn).lower()
-    torch.testing.assert_close(y, torch.nn.functional.conv2d(x, weight, None, stride, padding))
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_normalisation_and_tanh_with_their_gradients(data):
-    """The batch's own statistics or fixed ones, a mean far from zero, one thread or two."""
-    number = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
-    # Few pixels would make the gradient of u nothing but rounding: their normalised values are nearly fixed.
-    shape = number(1, 3), number(1, 40), number(4, 12), number(8, 90)
-    fixed, dtype = data.draw(st.booleans()), data.draw(st.sampled_from(list(TOLERANCE)))
-    layout = data.draw(st.sampled_from(sorted(LAYOUTS)))
-    torch.manual_seed(number(0, 1000))
-    mean, var = torch.randn(shape[1]), torch.rand(shape[1]) + 0.5
-
-    def run(u, weight, _, bias, backend):
-        statistics = (mean.to(u), var.to(u)) if fixed else (None, None)
-        if backend == "native":
-            return native.norm_tanh(u, weight, bias, *statistics, 1e-5)[0]
-        return torch.nn.functional.batch_norm(u, *statistics, weight, bias, training=not fixed).tanh()
-
-    # Around the fixed mean: where Tanh is flat, its gradient is nothing but rounding.
-    u = torch.randn(shape) + (1 if fixed else 10) * mean[:, None, None]
-    with threads(number(1, 2)):
-        compare(run, [u, torch.randn(shape[1]), None, torch.randn(shape[1])], dtype, LAYOUTS[layout])
-
-
-def test_statistics_keep_their_digits_far_from_zero():
-    u = torch.randn(4, 9, 50, 60) + 1000
-    _, mean, var = native.norm_tanh(u, torch.ones(9), torch.zeros(9), None, None, 1e-5)
-    exact = u.double().var((0, 2, 3), unbiased=False)
-    torch.testing.assert_close(mean.double(), u.double().mean((0, 2, 3)), rtol=1e-7, atol=0)
-    torch.testing.assert_close(var.double(), exact, rtol=1e-5, atol=0)
-
-
-def test_torchs_own_checks_of_the_generators_halves():
-    x, weight = torch.randn(2, 6, 7, 4, requires_grad=True), torch.randn(5, 4, 3, 3, requires_grad=True)
-    torch.library.opcheck(torch.ops.acda.conv2d, (x, weight, 1, 1))
-    torch.library.opcheck(torch.ops.acda.conv2d, (x, weight, -1, 0))
-    channels = [torch.rand(4, requires_grad=True) for _ in range(2)]
-    statistics = torch.randn(4), torch.rand(4)
-    torch.library.opcheck(torch.ops.acda.norm_tanh, (x, *channels, None, None, 1e-5))
-    torch.library.opcheck(torch.ops.acda.norm_tanh, (x, *channels, *statistics, 1e-5))
-
-
-def test_torchs_own_checks_of_the_generators_step():
-    arguments = (torch.randn(2, 6, 7, 4), torch.randn(5, 4, 3, 3), torch.randn(5), 2, 1, 1, 1)
-    torch.library.opcheck(torch.ops.acda.conv2d_tanh, arguments)
 
 
 def test_second_derivatives_are_refused_by_name():
