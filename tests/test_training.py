@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -179,6 +180,26 @@ def test_two_processes_are_one_with_twice_the_batch(recipe, tmp_path, model, pre
         assert a["images"] == b["images"] == 21
         assert a["error"] == pytest.approx(b["error"], abs=1e-4)
         assert a["train loss"] == pytest.approx(b["train loss"], abs=1e-5)
+
+
+def test_two_machines_with_the_same_command(recipe, tmp_path):
+    """torchrun once for each machine, both of them this one."""
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    subprocess.run(command(replace(recipe, batch_size=20), alone, "--margin", "0"), check=True, capture_output=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "MASTER", "NODE"))}
+    machines = []
+    for rank in ("0", "1"):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
+        launcher += ["--node-rank", rank, "--master-addr", "127.0.0.1", "--master-port", port]
+        train = command(recipe, together, "--margin", "0", "--nodes", "2")[1:]
+        machines.append(
+            subprocess.Popen([*launcher, *train], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        )
+    assert [machine.wait() for machine in machines] == [0, 0]
+    assert_same(weights(together), weights(alone), tolerance=1e-6)
 
 
 def test_images_from_their_files(recipe, tmp_path):
