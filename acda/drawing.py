@@ -18,6 +18,6 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save(figure: Any, path: Path, dpi: int = 110) -> None:
-    """As a PNG, or what the suffix says."""
+    """As what the suffix says, or as a PNG where there is none."""
     with written_whole(path) as file:
-        figure.savefig(file, dpi=dpi)
+        figure.savefig(file, dpi=dpi, format=path.suffix[1:] or "png")

@@ -27,6 +27,8 @@ FORMATS = {
     ".bmp": "BMP",
 }
 WITH_ALPHA = {"PNG", "WEBP", "TIFF"}
+# What is read of strangers: formats that tell their size before they are decoded, and start no other program.
+UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,13 @@ def read_photo(path: Path) -> Photo:
 
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
     """The pixels of a photo that came as bytes, (1, 3, H, W); one with more of them is refused before it is decoded."""
-    image_module = need("PIL.Image", "photos")
-    with named("the upload"):
-        with image_module.open(io.BytesIO(content)) as image:
-            width, height = image.size
-        if width * height > most_pixels:
-            raise ValueError(f"{width}×{height} pixels are more than {most_pixels // 1_000_000} million")
-    return _tensor(np.array(open_upright(io.BytesIO(content), "the upload")[0]))
+    with named("the upload"), need("PIL.Image", "photos").open(io.BytesIO(content), formats=UPLOADED) as image:
+        width, height = image.size
+    if width * height > most_pixels:
+        raise ValueError(
+            f"the photo has {width}×{height} pixels; at most {most_pixels / 1e6:g} million are taken. Make it smaller."
+        )
+    return _tensor(np.array(open_upright(io.BytesIO(content), "the upload", UPLOADED)[0]))
 
 
 def _tensor(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:

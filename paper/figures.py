@@ -18,13 +18,14 @@ from run import HERE
 
 from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
 from acda.data.image_files import images_in
-from acda.drawing import new_figure, save
+from acda.drawing import MARK, new_figure, save
 from acda.environment import describe
 from acda.files import written_whole
+from acda.insight.draw import map_place
 from acda.insight.subject import FRESH, find_subject, look
 from acda.insight.view import LayerView
 from acda.photos import read_photo
-from acda.weights import fresh
+from acda.weights import Trained, fresh, load
 
 PICTURES = HERE / "pictures"
 
@@ -35,13 +36,15 @@ def main() -> None:
     parser.add_argument("--model", help="a run, its weights or a packaged network; a fresh layer unless given")
     options = parser.parse_args()
     photos = images_in(options.photos)
+    if not photos:
+        parser.error(f"{options.photos} has no photos")
     draw_bases(PICTURES / "bases.png")
     draw_decomposition(PICTURES / "decomposition.png")
-    name, subject = find_subject(options.model or FRESH)
+    subject = load(options.model) if options.model else find_subject(FRESH)[1]
     draw_positions(subject, photos[0], PICTURES / "positions.png")
     draw_scales(subject, photos[:3], PICTURES / "scales.png")
     if options.model:
-        measure_diversity(name, subject, photos)
+        measure_diversity(subject, photos)
 
 
 def draw_bases(path: Path) -> None:
@@ -79,18 +82,20 @@ def draw_decomposition(path: Path) -> None:
 
 
 def draw_positions(subject: Any, photo: Path, path: Path) -> None:
-    """The first atom at places along the photo's diagonal."""
+    """The first atom at places along the photo's diagonal, which are marked on it."""
     seen = look(subject, read_photo(photo).pixels)
     view = next(iter(seen.captured.layers.values()))
-    P, Q = view.size
-    places = [(int(P * share), int(Q * share)) for share in (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)]
+    height, width = seen.photo.shape[2:]
+    points = [(width * share, height * share) for share in (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)]
     figure = new_figure(10, 1.9)
     row = figure.subplots(1, 7, width_ratios=[1.5, *[1] * 6])
     row[0].imshow(seen.photo[0].permute(1, 2, 0).numpy())
     row[0].set_axis_off()
-    for axes, place in zip(row[1:], places, strict=True):
-        shown = kernel(axes, view.atoms_at(*place)[0].numpy())
-        axes.set_title(f"at {place[1]}, {place[0]}", fontsize=8)
+    for number, (axes, (x, y)) in enumerate(zip(row[1:], points, strict=True), start=1):
+        shown = kernel(axes, view.atoms_at(*map_place(view, (height, width), x, y))[0].numpy())
+        axes.set_title(f"at {number}", fontsize=8)
+        row[0].plot(x, y, "o", markersize=9, markerfacecolor=MARK, markeredgecolor="black")
+        row[0].text(x, y, str(number), ha="center", va="center_baseline", fontsize=6.5)
     figure.colorbar(shown, ax=row[1:], fraction=0.03, label="relative")
     save(figure, path)
 
@@ -119,20 +124,32 @@ def kernel(axes: Any, values: Any) -> Any:
     return axes.imshow(values / max(np.abs(values).max(), 1e-9), cmap="PuOr", vmin=-1, vmax=1)
 
 
-def measure_diversity(name: str, subject: Any, photos: list[Path]) -> None:
+def measure_diversity(subject: Trained, photos: list[Path]) -> None:
     """Mean and deviation over the photos, all layers together, as the paper reports it for ImageNet."""
-    trained = [values(view) for photo in photos for view in views_of(subject, photo)]
-    torch.manual_seed(0)
-    untaught = replace(subject, model=fresh(subject.facts).eval())
-    untrained = [values(view) for photo in photos for view in views_of(untaught, photo)]
+    name = subject.facts["model"]
     common = {"table": "diversity", "dataset": f"{len(photos)} photos", "metric": "cosine distance"}
-    rows = [
-        {**common, "name": f"{name}, {kind}", "value": f"{np.mean(found):.2f} ± {np.std(found):.2f}"}
-        for kind, found in (("trained", trained), ("fresh", untrained))
-    ]
+    rows = []
+    for kind, each in (("trained", subject), ("fresh", settled(subject, photos))):
+        found = [values(view) for photo in photos for view in views_of(each, photo)]
+        value = f"{np.nanmean(found):.2f} ± {np.nanstd(found):.2f}"
+        rows.append({**common, "name": f"{name}, {kind}", "value": value})
     with written_whole(HERE / "results" / "diversity.json") as file:
-        facts = {**describe(), "budget": "one pass over each photo", "seed": 0}
+        budget = "one pass over each photo; the fresh network's normalisations have seen them once before"
+        facts = {**describe(), "budget": budget, "seed": 0}
         file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
+
+
+def settled(subject: Trained, photos: list[Path]) -> Trained:
+    """The same network fresh, its normalisations with the statistics of these photos: without any they do nothing."""
+    torch.manual_seed(0)
+    model = fresh(subject.facts).train()
+    for part in model.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            part.momentum = None  # the mean over all photos
+    with torch.no_grad():
+        for photo in photos:
+            model(subject.normalised(read_photo(photo).pixels))
+    return replace(subject, model=model.eval())
 
 
 def views_of(subject: Any, photo: Path) -> list[LayerView]:

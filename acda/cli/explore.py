@@ -3,6 +3,7 @@
 import socket
 import threading
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 
 from acda.extras import need
@@ -35,10 +36,21 @@ def explore(
         except OSError as error:
             raise OSError(f"{host}:{port} cannot be used ({error.strerror}). Give another --port, or 0.") from error
         port = listener.getsockname()[1]
-        app = create_app(photo, model, [host, "localhost", "127.0.0.1"])
+        app = create_app(photo, model, _names(host))
+        listener.listen(128)  # from here on a browser waits, and is not refused
         address = f"http://{host}:{port}/"
         print(f"{address}  (Ctrl-C ends it)", flush=True)
         if browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
         server.run(sockets=[listener])
+
+
+def _names(host: str) -> list[str]:
+    """By which the page may be called: a page elsewhere cannot have its own name point here."""
+    names = [host, "localhost", "127.0.0.1"]
+    if host not in names[1:]:
+        names.append(socket.gethostname())
+        with suppress(OSError):
+            names += socket.gethostbyname_ex(socket.gethostname())[2]
+    return names

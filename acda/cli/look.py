@@ -1,6 +1,7 @@
 """acda look: what the filters of a network do on a photo."""
 
 import json as json_format
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,11 @@ def look(
         numbers["places"] = at_places(view, (given[0], given[1]), places)
         print(json_format.dumps(numbers, indent=1, ensure_ascii=False))
         return
-    to = out or output_path(photo, None, "look", False, False).with_suffix(".png")
+    to = output_path(photo, None, "look", False, False).with_suffix(".png")
+    if out is not None:
+        to = out / to.name if out.is_dir() else out if out.suffix else out.with_name(f"{out.name}.png")
+    if to.exists() and to.samefile(photo):
+        raise ValueError(f"{to} is the photo itself. Give another -o.")
     draw_look(seen.photo, view, places, to)
     print(to)
 
@@ -75,9 +80,14 @@ def summary(view: LayerView) -> dict[str, Any]:
         "scale weights": {
             f"{s}x{s}": round(float(w), 4) for s, w in zip(view.scales, weights.mean((1, 2)), strict=True)
         },
-        "receptive field": {key: round(float(value), 3) for key, value in _spread(field).items()},
-        "diversity": round(float(view.diversity()[0]), 4),
+        "receptive field, pixels of the layer": {key: round(float(v), 3) for key, v in _spread(field).items()},
+        "diversity": rounded(float(view.diversity()[0]), 4),
     }
+
+
+def rounded(value: float, digits: int) -> float | None:
+    """For JSON, which has no NaN."""
+    return None if isnan(value) else round(value, digits)
 
 
 def _spread(field: Any) -> dict[str, Any]:
@@ -96,7 +106,7 @@ def at_places(view: LayerView, photo_size: tuple[int, int], places: list[tuple[i
                 "x": round(x, 1),
                 "y": round(y, 1),
                 "scale weights": {f"{s}x{s}": round(float(w), 4) for s, w in own},
-                "receptive field": round(float(field[row, column]), 3),
+                "receptive field, pixels of the layer": round(float(field[row, column]), 3),
             }
         )
     return found

@@ -20,10 +20,10 @@ def read_rgb(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.asarray(open_rgb(path))
 
 
-def open_rgb(path: Path | BinaryIO, name: str | None = None) -> Any:
-    """The same as a Pillow image, decoded. name: how errors call it, where that is not its path"""
+def open_rgb(path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None) -> Any:
+    """The same as a Pillow image, decoded. name: how errors call it, where that is not its path; formats: Pillow's"""
     image_module = need("PIL.Image", "photos")
-    with named(name or path), image_module.open(path) as image:
+    with named(name or path), image_module.open(path, formats=formats) as image:
         image.load()
         if image.mode.startswith("I;16") or image.mode == "I":
             grey = np.asarray(image, dtype=np.float64) * (255 / 65535)
@@ -31,10 +31,12 @@ def open_rgb(path: Path | BinaryIO, name: str | None = None) -> Any:
         return image.convert("RGB")
 
 
-def open_upright(path: Path | BinaryIO, name: str | None = None) -> tuple[Any, Any]:
+def open_upright(
+    path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None
+) -> tuple[Any, Any]:
     """open_rgb, turned as the EXIF of a camera's file says; and its transparency, or None."""
     image_module = need("PIL.Image", "photos")
-    with named(name or path), image_module.open(path) as file:
+    with named(name or path), image_module.open(path, formats=formats) as file:
         file.load()
         orientation, info = file.getexif().get(0x0112, 1), dict(file.info)
         transparent = "A" in file.getbands() or "transparency" in info
@@ -49,7 +51,7 @@ def open_upright(path: Path | BinaryIO, name: str | None = None) -> tuple[Any, A
         7: turn.TRANSVERSE,
         8: turn.ROTATE_90,
     }
-    image = open_rgb(path, name)
+    image = open_rgb(path, name, formats)
     if orientation in turns:
         image, alpha = (None if part is None else part.transpose(turns[orientation]) for part in (image, alpha))
     image.info = {**info, **image.info}

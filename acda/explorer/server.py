@@ -5,10 +5,12 @@ the page, and the photos that were handed over.
 """
 
 import io
+import secrets
 import threading
 from collections import OrderedDict
 from functools import lru_cache
 from importlib.resources import files
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import numpy as np
 import torch
 
 from acda.extras import need
-from acda.insight.draw import map_place
+from acda.insight.draw import map_box, map_place
 from acda.insight.subject import FRESH, Look, find_subject, look
 from acda.insight.view import LayerView
 from acda.models import MODELS
@@ -30,44 +32,63 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware  # noqa: E402
 
 MOST_BYTES = 30_000_000
 MOST_PIXELS = 50_000_000
-KEPT = 6  # looks that can still be asked about
+# Looks that can still be asked about: so many, and so many bytes of coefficients, but always the newest.
+KEPT, KEPT_BYTES = 6, 1_000_000_000
 # Fresh networks to choose from: those of ours that have adaptive layers.
 NETWORKS = [name for name in MODELS if name in ("lenet_acda", "ad_resnet_s", "crowd_counter_s", "restorer")]
 
 
+class Kept:
+    """A look, and the maps of its layers, which are computed once each."""
+
+    def __init__(self, look: Look) -> None:
+        self.look = look
+        self.bytes = sum(view.alpha.nbytes for view in look.captured.layers.values())
+        self._lock = threading.Lock()
+        self._maps: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def maps(self, layer: str) -> tuple[LayerView, torch.Tensor, torch.Tensor]:
+        """A layer with its scale weights (S, P, Q) and receptive fields (P, Q)."""
+        if layer not in self.look.captured.layers:
+            raise HTTPException(404, f"there is no adaptive layer {layer!r}.")
+        view = self.look.captured.layers[layer]
+        with self._lock:
+            if layer not in self._maps:
+                self._maps[layer] = (view.scale_weights()[0], view.receptive_field()[0])
+        return view, *self._maps[layer]
+
+
 class Looks:
-    """The last few looks by number, and what was computed of them."""
+    """The last few looks by names that nobody can guess."""
 
     def __init__(self) -> None:
-        self._lock, self._next = threading.Lock(), 0
-        self._looks: OrderedDict[int, tuple[Look, dict[str, tuple[torch.Tensor, torch.Tensor]]]] = OrderedDict()
+        # One network at a time: two that ran at once would need twice the memory.
+        self._running, self._lock = threading.Lock(), threading.Lock()
+        self._looks: OrderedDict[str, Kept] = OrderedDict()
 
-    def add(self, subject: Trained, pixels: torch.Tensor) -> tuple[int, Look]:
-        found = look(subject, pixels)
+    def add(self, name: str, pixels: torch.Tensor) -> tuple[str, Look]:
+        with self._running:
+            kept = Kept(look(_subject(name), pixels))
         with self._lock:
-            self._next += 1
-            self._looks[self._next] = (found, {})
-            while len(self._looks) > KEPT:
+            key = secrets.token_urlsafe(8)
+            self._looks[key] = kept
+            while len(self._looks) > 1 and (len(self._looks) > KEPT or self._total() > KEPT_BYTES):
                 self._looks.popitem(last=False)
-            return self._next, found
+        return key, kept.look
 
-    def find(self, number: int) -> Look:
+    def _total(self) -> int:
+        return sum(kept.bytes for kept in self._looks.values())
+
+    def find(self, key: str) -> Kept:
         with self._lock:
-            if number not in self._looks:
+            if key not in self._looks:
                 raise HTTPException(404, "this look is gone; open the photo again.")
-            return self._looks[number][0]
+            return self._looks[key]
 
-    def maps(self, number: int, layer: str) -> tuple[LayerView, torch.Tensor, torch.Tensor]:
-        """A layer with its scale weights (S, P, Q) and receptive fields (P, Q), computed once."""
-        found = self.find(number)
-        if layer not in found.captured.layers:
-            raise HTTPException(404, f"there is no adaptive layer {layer!r}.")
-        view = found.captured.layers[layer]
-        with self._lock:
-            computed = self._looks[number][1] if number in self._looks else {}
-            if layer not in computed:
-                computed[layer] = (view.scale_weights()[0], view.receptive_field()[0])
-            return view, *computed[layer]
+
+@lru_cache(maxsize=4)
+def _subject(name: str) -> Trained:
+    return find_subject(name)[1]
 
 
 def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastAPI:
@@ -80,9 +101,19 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
     first = find_subject(model)[0]
     names = list(dict.fromkeys([first, *(f.stem for f in sorted(PACKAGED.glob("*.safetensors"))), FRESH, *NETWORKS]))
 
-    @lru_cache(maxsize=4)
-    def subject(name: str) -> Trained:
-        return find_subject(name)[1]
+    @app.middleware("http")
+    async def only_this_page(request: Request, answer: Any) -> Response:
+        """Browsers say which page a request comes from: other pages are not answered, and cannot show ours."""
+        own = {None, f"http://{request.headers.get('host')}"}
+        if request.headers.get("origin") not in own or request.headers.get("sec-fetch-site") in (
+            "cross-site",
+            "same-site",
+        ):
+            return JSONResponse({"detail": "this is only for the page that is served here."}, status_code=403)
+        response: Response = await answer(request)
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
 
     @app.exception_handler(ValueError)
     def refuse(_: Request, error: ValueError) -> JSONResponse:
@@ -90,8 +121,11 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
 
     @app.get("/", response_class=HTMLResponse)
     def index() -> HTMLResponse:
-        policy = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-        return HTMLResponse(page, headers={"Content-Security-Policy": policy + "connect-src 'self'"})
+        policy = (
+            "default-src 'none'; img-src 'self' data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+            "connect-src 'self'; frame-ancestors 'none'"
+        )
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy})
 
     @app.get("/api/start")
     def start() -> dict[str, Any]:
@@ -108,25 +142,26 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
         pixels = read_photo_bytes(body, MOST_PIXELS) if body else beginning
         if pixels is None:
             raise HTTPException(400, "which photo? Drop one on the page.")
-        number, found = looks.add(subject(model), pixels)
+        key, found = looks.add(model, pixels)
+        height, width = found.photo.shape[2:]
         return {
-            "id": number,
-            "width": found.photo.shape[3],
-            "height": found.photo.shape[2],
-            "layers": [_about(view) for view in found.captured.layers.values()],
+            "id": key,
+            "width": width,
+            "height": height,
+            "layers": [_about(view, (height, width)) for view in found.captured.layers.values()],
         }
 
-    @app.get("/api/photo/{number}")
-    def picture(number: int) -> Response:
+    @app.get("/api/photo/{key}")
+    def picture(key: str) -> Response:
         buffer = io.BytesIO()
-        pixels = looks.find(number).photo[0].permute(1, 2, 0).numpy()
+        pixels = looks.find(key).look.photo[0].permute(1, 2, 0).numpy()
         need("PIL.Image", "photos").fromarray(pixels).save(buffer, "PNG", compress_level=1)
         return Response(buffer.getvalue(), media_type="image/png")
 
-    @app.get("/api/map/{number}")
-    def heatmap(number: int, layer: str, kind: str) -> Response:
-        """One map of a layer as a picture: the weight of a scale by its index, or `field`."""
-        view, weights, field = looks.maps(number, layer)
+    @app.get("/api/map/{key}")
+    def heatmap(key: str, layer: str, kind: str) -> Response:
+        """One map of a layer as a picture: the weight of a scale by its index, or `field`. X-Range: what it shows."""
+        view, weights, field = looks.find(key).maps(layer)
         if kind != "field" and not (kind.isdigit() and int(kind) < len(view.scales)):
             raise HTTPException(404, f"there is no map {kind!r}.")
         values = field if kind == "field" else weights[int(kind)]
@@ -137,11 +172,14 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
         need("PIL.Image", "photos").fromarray((colours[:, :, :3] * 255).astype(np.uint8)).save(buffer, "PNG")
         return Response(buffer.getvalue(), media_type="image/png", headers={"X-Range": f"{low:.3g} {high:.3g}"})
 
-    @app.get("/api/place/{number}")
-    def place(number: int, layer: str, x: float, y: float, out: int = 0, into: int = 0) -> dict[str, Any]:
+    @app.get("/api/place/{key}")
+    def place(key: str, layer: str, x: float, y: float, out: int = 0, into: int = 0) -> dict[str, Any]:
         """The filter under a point of the photo. out, into: the channels of the full filter, from `into` to `out`"""
-        view, weights, field = looks.maps(number, layer)
-        size = looks.find(number).photo.shape[2:]
+        kept = looks.find(key)
+        view, weights, field = kept.maps(layer)
+        size = kept.look.photo.shape[2:]
+        if not (isfinite(x) and isfinite(y)):
+            raise HTTPException(400, f"x and y need to be numbers; got {x} and {y}.")
         row, column = map_place(view, (size[0], size[1]), x, y)
         limits = view.layer.mixing.shape
         if not (0 <= out < limits[0] and 0 <= into < limits[1]):
@@ -159,8 +197,8 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
     return app
 
 
-def _about(view: LayerView) -> dict[str, Any]:
-    mixing = view.layer.mixing.shape
+def _about(view: LayerView, size: tuple[int, int]) -> dict[str, Any]:
+    mixing, diversity = view.layer.mixing.shape, float(view.diversity()[0])
     return {
         "name": view.name,
         "rows": view.size[0],
@@ -169,7 +207,9 @@ def _about(view: LayerView) -> dict[str, Any]:
         "side": view.layer.window.side,
         "outputs": mixing[0],
         "inputs": mixing[1],
-        "diversity": round(float(view.diversity()[0]), 3),
+        "diversity": None if isnan(diversity) else round(diversity, 3),
+        # Where its map lies on the photo: left, top, right, bottom.
+        "box": map_box(view, size),
     }
 
 

@@ -1,5 +1,6 @@
 """Run a model once and keep what its adaptive layers predicted, leaving the model as it was."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ class Captured:
 def capture(model: nn.Module, *inputs: Any) -> Captured:
     """Run the model on these inputs, without gradients, and look at its adaptive layers.
 
-    Wrappers (DataParallel's, DDP's, torch.compile's) are looked through. Running statistics, modes and hooks are
-    afterwards what they were, also when the model fails.
+    Wrappers (DataParallel's, DDP's, torch.compile's) are looked through, and what is compiled runs uncompiled. Running
+    statistics, random numbers, modes and hooks are afterwards what they were, also when the model fails.
 
     >>> layer = AdaptiveConv2d(3, 8, 7, padding=3)
     >>> capture(nn.Sequential(layer, nn.ReLU()), torch.randn(1, 3, 20, 30)).layers["0"].scale_weights().shape
@@ -36,10 +37,14 @@ def capture(model: nn.Module, *inputs: Any) -> Captured:
         raise ValueError(f"{type(inner).__name__} has no AdaptiveConv2d to look into.")
     found: dict[str, LayerView] = {}
     with ExitStack() as stack, torch.no_grad():
-        stack.enter_context(_buffers_kept(inner))
+        stack.enter_context(_state_kept(inner))
         for name, layer in layers.items():
             stack.callback(layer.generator.register_forward_hook(_keeper(found, name, layer)).remove)
+        # Compiled code does not call hooks that came after it.
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         output = inner(*inputs)
+    if not found:
+        raise ValueError(f"none of the adaptive layers of {type(inner).__name__} was used: {', '.join(layers)}.")
     return Captured(output, found)
 
 
@@ -55,24 +60,28 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _keeper(found: dict[str, LayerView], name: str, layer: AdaptiveConv2d) -> Callable[..., None]:
+    mine = threading.get_ident()
+
     def keep(_: nn.Module, inputs: tuple[Any, ...], alpha: Tensor) -> None:
+        if threading.get_ident() != mine:
+            return  # somebody else runs the model at the same time
         alpha = alpha.detach().unflatten(1, (layer.num_atoms, layer.num_elements))
-        # A copy: what comes after may work in place.
-        found[name] = LayerView(name, layer, alpha.clone(), tuple(inputs[0].shape[2:]))
+        # A copy: what comes after may work in place. Numbers about halves need more digits than they have.
+        alpha = alpha.float() if alpha.dtype in (torch.float16, torch.bfloat16) else alpha.clone()
+        found[name] = LayerView(name, layer, alpha, tuple(inputs[0].shape[2:]))
 
     return keep
 
 
 @contextmanager
-def _buffers_kept(model: nn.Module) -> Iterator[None]:
-    """What a forward pass in train mode changes is put back: running statistics, counters."""
-    before = (
-        [(buffer, buffer.clone()) for buffer in model.buffers()]
-        if any(part.training for part in model.modules())
-        else []
-    )
+def _state_kept(model: nn.Module) -> Iterator[None]:
+    """What a forward pass in train mode changes is put back: running statistics, counters, random numbers."""
+    training = any(part.training for part in model.modules())
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()] if training else []
+    gpus = sorted({p.device.index for p in model.parameters() if p.is_cuda})
     try:
-        yield
+        with torch.random.fork_rng(gpus, enabled=training):
+            yield
     finally:
         with torch.no_grad():
             for buffer, value in before:

@@ -1,5 +1,6 @@
 """Pictures of what a layer does: the photo, the weight of each scale, receptive fields, filters at chosen places."""
 
+from math import floor, isnan
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,34 @@ from acda.drawing import MARK, new_figure, save
 from acda.insight.view import LayerView
 
 
+def map_box(view: LayerView, photo_size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Where the layer's map lies on the photo, (left, top, right, bottom): each place around the middle of its window.
+
+    Without padding that is less than the whole photo. Of the layers before this one only their strides are known.
+    """
+    ends = []
+    for axis, (size, count) in enumerate(zip(photo_size, view.size, strict=True)):
+        window, scale = view.layer.window, size / view.input_size[axis]
+        stride = window.stride[axis]
+        first = window.reach[axis] - window.padding[axis] + 0.5 - stride / 2
+        ends.append((first * scale, (first + count * stride) * scale))
+    (top, bottom), (left, right) = ends
+    return left, top, right, bottom
+
+
 def photo_place(view: LayerView, photo_size: tuple[int, int], place: tuple[int, int]) -> tuple[float, float]:
     """(x, y) on the photo of the middle of a place of the layer's map."""
-    (height, width), (P, Q), (y, x) = photo_size, view.size, place
-    return (x + 0.5) * width / Q, (y + 0.5) * height / P
+    left, top, right, bottom = map_box(view, photo_size)
+    (P, Q), (y, x) = view.size, place
+    return left + (x + 0.5) * (right - left) / Q, top + (y + 0.5) * (bottom - top) / P
 
 
 def map_place(view: LayerView, photo_size: tuple[int, int], x: float, y: float) -> tuple[int, int]:
-    """The place (y, x) of the layer's map under a point of the photo."""
-    (height, width), (P, Q) = photo_size, view.size
-    return min(P - 1, max(0, int(y * P / height))), min(Q - 1, max(0, int(x * Q / width)))
+    """The place (y, x) of the layer's map that is nearest to a point of the photo."""
+    left, top, right, bottom = map_box(view, photo_size)
+    P, Q = view.size
+    row, column = floor((y - top) * P / (bottom - top)), floor((x - left) * Q / (right - left))
+    return min(P - 1, max(0, row)), min(Q - 1, max(0, column))
 
 
 def draw_look(photo: Tensor, view: LayerView, places: list[tuple[int, int]], path: Path) -> None:
@@ -40,22 +59,22 @@ def draw_look(photo: Tensor, view: LayerView, places: list[tuple[int, int]], pat
     _bar(upper, _photo(axes[0], pixels, view, places), axes[0], " ", aspect=20).ax.set_visible(False)
     weights = view.scale_weights()[0].numpy()
     for panel, scale, weight in zip(axes[1:-1], scales, weights, strict=True):
-        shown = _map(panel, weight, (height, width), "viridis", float(weights.min()), float(weights.max()))
+        shown = _map(panel, weight, view, (height, width), "viridis", float(weights.min()), float(weights.max()))
         panel.set_title(f"weight of {scale}×{scale}", fontsize=9)
     _bar(upper, shown, list(axes[1:-1]), "part of the atoms' energy", aspect=60)
     field = view.receptive_field()[0].numpy()
-    shown = _map(axes[-1], field, (height, width), "magma", float(field.min()), float(field.max()))
+    shown = _map(axes[-1], field, view, (height, width), "magma", float(field.min()), float(field.max()))
     axes[-1].set_title("receptive field", fontsize=9)
-    _bar(upper, shown, axes[-1], "root mean square distance, pixels", aspect=20)
+    _bar(upper, shown, axes[-1], "r.m.s. distance, the layer's pixels", aspect=20)
     _filters(lower, view, places, atoms)
     save(figure, path)
 
 
 def _describe(view: LayerView) -> str:
-    layer, side = view.layer, view.layer.window.side
+    layer, side, diversity = view.layer, view.layer.window.side, float(view.diversity()[0])
     return (
         f"{layer.in_channels} → {layer.out_channels} channels, {side}×{side}, a filter at each of {view.size[0]}×"
-        f"{view.size[1]} places; diversity {float(view.diversity()[0]):.2f}"
+        f"{view.size[1]} places{'' if isnan(diversity) else f'; diversity {diversity:.2f}'}"
     )
 
 
@@ -70,10 +89,12 @@ def _photo(axes: Any, pixels: Any, view: LayerView, places: list[tuple[int, int]
     return shown
 
 
-def _map(axes: Any, values: Any, size: tuple[int, int], colours: str, low: float, high: float) -> Any:
-    height, width = size
+def _map(axes: Any, values: Any, view: LayerView, size: tuple[int, int], colours: str, low: float, high: float) -> Any:
+    left, top, right, bottom = map_box(view, size)
     axes.set_axis_off()
-    return axes.imshow(values, cmap=colours, vmin=low, vmax=high, extent=(0, width, height, 0))
+    shown = axes.imshow(values, cmap=colours, vmin=low, vmax=high, extent=(left, right, bottom, top))
+    axes.set(xlim=(0, size[1]), ylim=(size[0], 0))
+    return shown
 
 
 def _filters(figure: Any, view: LayerView, places: list[tuple[int, int]], atoms: int) -> None:

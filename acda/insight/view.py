@@ -6,6 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from acda.bases import multiscale_fourier_bessel
 from acda.layers import AdaptiveConv2d
 
 
@@ -29,10 +30,13 @@ class LayerView:
         side = self.layer.window.side
         return list(range(3, side + 1, 2)) if self._is_multiscale else [side]
 
-    @property
+    @cached_property
     def _is_multiscale(self) -> bool:
-        side = self.layer.window.side
-        return self.layer.bases is not None and self.layer.num_elements == (side - 1) // 2 * self.layer.num_bases
+        bases, side = self.layer.bases, self.layer.window.side
+        if bases is None or self.layer.num_elements != (side - 1) // 2 * self.layer.num_bases:
+            return False
+        own = multiscale_fourier_bessel(side, self.layer.num_bases, device=bases.device, dtype=bases.dtype)
+        return torch.equal(bases.detach(), own)
 
     @cached_property
     def _bases(self) -> Tensor:
@@ -98,6 +102,7 @@ class LayerView:
             places.append(divmod(index, self.alpha.shape[4]))
             alike = vectors.T @ vectors[:, index]
             nearest = alike if len(places) == 1 else torch.maximum(nearest, alike)
+            nearest[[y * self.alpha.shape[4] + x for y, x in places]] = torch.inf
         return places
 
     def _by_scale(self) -> tuple[Tensor, ...]:
@@ -108,14 +113,18 @@ def diversity(vectors: Tensor) -> Tensor:
     """Mean cosine distance over all pairs of different places, exactly, from sums: (B, channels, P, Q) → (B,).
 
     Σ over pairs of â·b̂ is (‖Σ â‖² − N) / 2 for unit vectors; a place whose vector is zero has no direction and is left
-    out.
+    out. Fewer than two directions have no distance: NaN.
 
     >>> diversity(torch.tensor([[1.0, -1.0]])[None, :, None])
     tensor([2.])
     """
-    flat = vectors.double().flatten(2)
-    norms = flat.norm(dim=1, keepdim=True)
-    units = torch.where(norms > 0, flat / norms.clamp_min(1e-300), 0.0)
-    count = (norms > 0).sum((1, 2)).double()
-    pairs = (units.sum(2).square().sum(1) - count) / (count * (count - 1)).clamp_min(1)
-    return (1 - pairs).to(vectors.dtype)
+    total = torch.zeros(vectors.shape[:2], dtype=torch.float64, device=vectors.device)
+    count = torch.zeros(vectors.shape[:1], dtype=torch.float64, device=vectors.device)
+    # Some places at a time, so that they stay in the cache.
+    for part in (some.double() for some in vectors.flatten(2).split(16384, 2)):
+        norms = part.square().sum(1).sqrt()
+        inverse = torch.where(norms > 0, 1 / norms, 0.0)
+        total += torch.bmm(part, inverse[:, :, None])[:, :, 0]
+        count += (norms > 0).sum(1)
+    pairs = (total.square().sum(1) - count) / (count * (count - 1)).clamp_min(1)
+    return torch.where(count > 1, 1 - pairs, torch.nan).to(vectors.dtype)

@@ -24,6 +24,21 @@ def test_one_picture(photo, tmp_path, capsys):
         assert picture.width > 1000
 
 
+def test_the_picture_goes_where_it_is_told_and_never_over_the_photo(photo, tmp_path, capsys):
+    before = photo.read_bytes()
+    common = ["look", str(photo), "--model", "fresh layer", "-o"]
+    assert main([*common, str(photo)]) == 1
+    assert "photo.jpg is the photo itself" in capsys.readouterr().err
+    assert photo.read_bytes() == before
+    (tmp_path / "folder").mkdir()
+    for out, to in (("bare", "bare.png"), ("folder", "folder/photo_look.png")):
+        assert main([*common, str(tmp_path / out)]) == 0
+        assert capsys.readouterr().out.strip() == str(tmp_path / to)
+        with Image.open(tmp_path / to) as picture:
+            assert picture.width > 1000
+    assert {p.name for p in tmp_path.iterdir()} == {"photo.jpg", "bare.png", "folder"}
+
+
 def test_numbers_of_every_layer(photo, tmp_path, capsys):
     before = set(tmp_path.iterdir())
     assert main(["look", str(photo), "--json", "--model", "lenet_acda", "--layer", "features.3"]) == 0

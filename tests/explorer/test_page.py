@@ -45,9 +45,7 @@ def address(photo):
 
 @pytest.fixture(scope="module")
 def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
+    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium
         chromium.close()
@@ -58,7 +56,9 @@ def page(browser, address):
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.strange = []
     page.on("console", lambda message: message.type == "error" and page.strange.append(message.text))
-    page.on("request", lambda request: request.url.startswith(address) or page.strange.append(request.url))
+    page.on("pageerror", lambda error: page.strange.append(str(error)))
+    own = (address, f"blob:{address}")
+    page.on("request", lambda request: request.url.startswith(own) or page.strange.append(request.url))
     page.goto(address)
     wait_until(page, "document.body.dataset.shown > 0")
     yield page
@@ -118,6 +118,8 @@ def test_channels_maps_and_networks(page):
     assert pixels_of(page, "#filter") != before
     page.locator("#kind").select_option("field")
     wait_until(page, "document.getElementById('map').naturalWidth === 300")
+    low, high = (float(page.locator(f"#range span >> nth={i}").inner_text()) for i in (0, 1))
+    assert 0 < low < high < 4.3
     wait_for_another(page, lambda: page.locator("#model").select_option("lenet_acda"))
     assert page.locator("#layer option").all_inner_texts() == ["features.0 (5×5)", "features.3 (5×5)"]
     wait_for_another(page, lambda: page.locator("#layer").select_option("features.3"))
@@ -131,8 +133,12 @@ def test_ones_own_photo_and_what_is_no_photo(page, tmp_path):
     assert "of 90×70" in status(page)
     (tmp_path / "text.png").write_text("not an image")
     page.locator("#file").set_input_files(tmp_path / "text.png")
-    wait_until(page, "document.getElementById('status').classList.contains('wrong')")
-    assert "cannot be read as an image" in status(page)
+    wait_until(page, "document.getElementById('wrong').textContent")
+    assert "cannot be read as an image" in page.locator("#wrong").inner_text()
     box = page.locator("#photo").bounding_box()
     wait_for_another(page, lambda: page.mouse.move(box["x"] + 5, box["y"] + 5))
     assert "of 90×70" in status(page), "what was there before still works"
+    assert "cannot be read" in page.locator("#wrong").inner_text(), "the pointer does not wipe it away"
+    wait_for_another(page, lambda: page.locator("#model").select_option("lenet_acda"))
+    assert "of 32×32" in status(page), "and it is the photo that the next network looks at"
+    assert page.locator("#wrong").inner_text() == ""

@@ -54,6 +54,16 @@ def test_the_filter_of_a_place(client, photo):
         assert client.get(f"/api/map/{found['id']}", params={"layer": layer["name"], "kind": kind}).status_code == 200
 
 
+def test_other_pages_are_not_answered(client):
+    for headers in ({"origin": "http://elsewhere.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
+        assert client.post("/api/look", params={"model": FRESH}, headers=headers).status_code == 403
+    own = {"origin": "http://testserver", "sec-fetch-site": "same-origin"}
+    assert client.post("/api/look", params={"model": FRESH}, headers=own).status_code == 200
+    answer = client.get("/")
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+
+
 def test_uploads_are_bounded_and_have_to_be_images(client, photo, monkeypatch):
     ask = lambda body: client.post("/api/look", params={"model": FRESH}, content=body)  # noqa: E731
     assert ask(photo.read_bytes()).status_code == 200
@@ -62,7 +72,8 @@ def test_uploads_are_bounded_and_have_to_be_images(client, photo, monkeypatch):
         assert answer.status_code == 400
         assert "the upload cannot be read as an image" in answer.json()["detail"]
     monkeypatch.setattr(server, "MOST_PIXELS", 1000)
-    assert "64×48 pixels are more than" in ask(photo.read_bytes()).json()["detail"]
+    refused = ask(photo.read_bytes()).json()["detail"]
+    assert refused == "the photo has 64×48 pixels; at most 0.001 million are taken. Make it smaller."
     monkeypatch.setattr(server, "MOST_BYTES", 100)
     assert ask(photo.read_bytes()).status_code == 413
 
@@ -79,6 +90,13 @@ def test_what_is_not_there_is_said(client):
     for path in ("/../etc/passwd", "/page.html", "/acda", "/api/photo/..%2f"):
         assert client.get(path).status_code in (404, 422)
     assert client.get("/", headers={"host": "elsewhere.example"}).status_code == 400
+
+
+def test_looks_are_bounded_in_bytes_too(client, monkeypatch):
+    monkeypatch.setattr(server, "KEPT_BYTES", 1)
+    first, second = (client.post("/api/look", params={"model": FRESH}).json()["id"] for _ in range(2))
+    assert client.get(f"/api/photo/{first}").status_code == 404
+    assert client.get(f"/api/photo/{second}").status_code == 200
 
 
 def test_only_the_last_looks_are_kept(client):

@@ -1,11 +1,14 @@
 """Numbers about adaptive layers against the definitions, written out; and models that stay as they were."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
 
 from acda import AdaptiveConv2d, create_model
 from acda.insight import capture, diversity
+from acda.insight.draw import map_box, map_place, photo_place
 
 
 @pytest.fixture
@@ -70,11 +73,15 @@ def test_diversity_is_the_mean_over_all_pairs():
     assert float(diversity(torch.ones(1, 3, 5, 5))) == pytest.approx(0, abs=1e-7)
     with_nothing = torch.cat([vectors, torch.zeros(2, 5, 4, 1, dtype=torch.float64)], 3)
     torch.testing.assert_close(diversity(with_nothing), expected)
+    assert diversity(torch.zeros(1, 3, 5, 5)).isnan().all(), "no directions, no distance"
+    assert diversity(torch.ones(1, 3, 1, 1)).isnan().all()
 
 
 def test_diversity_of_a_large_map_is_quick(view):
     """Not timed: over all pairs, this would need memory for 10¹² numbers."""
-    assert diversity(torch.randn(1, 6, 1000, 1000)).shape == (1,)
+    vectors = torch.randn(1, 36, 1000, 1000) + 0.1
+    part = diversity(vectors[:, :, :100, :100].double())
+    torch.testing.assert_close(diversity(vectors).double(), part, rtol=0.01, atol=0)
 
 
 def test_the_most_different_places_differ(view):
@@ -83,6 +90,68 @@ def test_the_most_different_places_differ(view):
     vectors = torch.stack([nn.functional.normalize(view.alpha[0, :, :, y, x].flatten(), dim=0) for y, x in places])
     chosen = (vectors @ vectors.T).triu(1).sum() / 6
     assert float(chosen) < 1 - float(diversity(view.alpha.flatten(1, 2))[0])
+
+
+def test_places_of_a_flat_photo_are_different_places_too():
+    layer = AdaptiveConv2d(3, 4, 3, padding=1).eval()
+    assert len(set(capture(layer, torch.zeros(1, 3, 8, 8)).layers[""].most_different(5))) == 5
+
+
+def test_bases_of_ones_own_are_one_scale():
+    layer = AdaptiveConv2d(3, 4, 7, bases=torch.randn(18, 7, 7)).eval()
+    assert capture(layer, torch.randn(1, 3, 9, 9)).layers[""].scales == [7]
+
+
+def test_half_precision_is_looked_at_in_single():
+    layer = AdaptiveConv2d(3, 4, 5).eval().bfloat16()
+    assert capture(layer, torch.randn(1, 3, 9, 9).bfloat16()).layers[""].receptive_field().dtype == torch.float32
+
+
+def test_a_map_lies_where_its_windows_are():
+    """Without padding the first window's middle is two pixels in; with a stride places are that far apart."""
+    view = capture(AdaptiveConv2d(3, 4, 5).eval(), torch.randn(1, 3, 32, 40)).layers[""]
+    assert map_box(view, (32, 40)) == (2, 2, 38, 30)
+    assert photo_place(view, (64, 80), (0, 3)) == (11, 5)
+    assert map_place(view, (64, 80), 11, 5) == (0, 3)
+    assert map_place(view, (64, 80), 0, 63.9) == (27, 0)
+    strided = capture(AdaptiveConv2d(3, 4, 7, stride=2, padding=3).eval(), torch.randn(1, 3, 32, 40)).layers[""]
+    assert photo_place(strided, (32, 40), (1, 0)) == (0.5, 2.5)
+
+
+def test_two_at_once_do_not_mix(view):
+    """Both run one model; the wider input waits inside it until the other has looked."""
+    layer, inside, looked = AdaptiveConv2d(3, 4, 3, padding=1).eval(), threading.Event(), threading.Event()
+
+    class Slow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            if x.shape[3] == 40:
+                inside.set()
+                assert looked.wait(30)
+            return self.layer(x)
+
+    model, sizes = Slow(), {}
+    other = threading.Thread(
+        target=lambda: sizes.update(wide=capture(model, torch.randn(1, 3, 8, 40)).layers["layer"].size)
+    )
+    other.start()
+    assert inside.wait(30)
+    sizes["narrow"] = capture(model, torch.randn(1, 3, 8, 8)).layers["layer"].size
+    looked.set()
+    other.join()
+    assert sizes == {"narrow": (8, 8), "wide": (8, 40)}
+
+
+def test_random_numbers_go_on_as_if_nobody_had_looked():
+    model = nn.Sequential(nn.Dropout(0.5), AdaptiveConv2d(3, 4, 3))
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    capture(model, torch.zeros(1, 3, 8, 8))
+    assert torch.equal(torch.rand(3), expected)
 
 
 def test_a_network_is_left_as_it_was():
@@ -112,6 +181,12 @@ def test_wrappers_are_looked_through():
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), before)
     torch.testing.assert_close(capture(nn.DataParallel(layer), x).layers[""].alpha, expected)
+    inside = nn.Sequential(compiled, nn.ReLU())
+    torch.testing.assert_close(next(iter(capture(inside, x).layers.values())).alpha, expected)
+    layer.compile(backend="eager")
+    with torch.no_grad():
+        layer(x)
+    torch.testing.assert_close(capture(layer, x).layers[""].alpha, expected)
 
 
 def test_inside_ddp(tmp_path):
@@ -122,6 +197,19 @@ def test_inside_ddp(tmp_path):
         assert capture(wrapped, torch.randn(1, 3, 8, 8)).layers[""].size == (8, 8)
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_a_model_that_does_not_use_its_layers_is_refused():
+    class Idle(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = AdaptiveConv2d(3, 4, 3)
+
+        def forward(self, x):
+            return x
+
+    with pytest.raises(ValueError, match="none of the adaptive layers of Idle was used: layer"):
+        capture(Idle(), torch.randn(1, 3, 8, 8))
 
 
 def test_a_model_without_adaptive_layers_is_refused():
