@@ -2,12 +2,17 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 # A network whose output depends on what is farther away than this looks at the whole image.
 FARTHEST = 4096
+
+
+class LooksAtEverything(ValueError):
+    """Every part of a network's result depends on the whole image: there are no tiles of it."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,7 @@ class Tile:
     kept: tuple[int, int, int, int]
 
 
+_REACHES: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 Progress = Callable[[list[Tile]], Iterable[Tile]]
 
 
@@ -28,23 +34,41 @@ def apply_in_tiles(network: nn.Module, image: Tensor, side: int, progress: Progr
     image: (1, C, H, W)    returns: (1, O, H/cell, W/cell), rounded up
     progress: is handed the list of tiles, and hands them on one by one, as tqdm does.
     """
-    stride, cell = steps_of(network)
+    _, cell = steps_of(network)
     height, width = image.shape[2:]
-    margin = 0 if max(height, width) <= side else reach(network, image.shape[1])
-    tiles = list(tiles_of(height, width, max(1, side // stride) * stride, margin))
     result: Tensor | None = None
-    with torch.no_grad():
-        for tile in progress(tiles) if progress else tiles:
-            top, bottom, left, right = tile.seen
-            part = network(image[:, :, top:bottom, left:right])
-            if result is None:
-                result = part.new_empty(1, part.shape[1], -(-height // cell), -(-width // cell))
-            first, last, begin, end = (-(-at // cell) for at in tile.kept)
-            rows = slice(first - top // cell, last - top // cell)
-            columns = slice(begin - left // cell, end - left // cell)
-            result[:, :, first:last, begin:end] = part[:, :, rows, columns]
+    for rows, columns, part in in_tiles(network, image, side, progress):
+        if result is None:
+            result = part.new_empty(1, part.shape[1], -(-height // cell), -(-width // cell))
+        result[:, :, rows, columns] = part
     assert result is not None
     return result
+
+
+def in_tiles(
+    network: nn.Module,
+    image: Tensor,
+    side: int,
+    progress: Progress | None = None,
+    prepare: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """The parts of apply_in_tiles one by one, each with the rows and columns of the result where it belongs.
+
+    prepare: makes what the network takes of a part of the image; a large one is then never there as a whole twice.
+    """
+    stride, cell = steps_of(network)
+    height, width = image.shape[2:]
+    side = -(-side // stride) * stride
+    margin = 0 if max(height, width) <= side else reach(network, image.shape[1])
+    tiles = list(tiles_of(height, width, side, margin))
+    for tile in progress(tiles) if progress else tiles:
+        top, bottom, left, right = tile.seen
+        seen = image[:, :, top:bottom, left:right]
+        with torch.no_grad():
+            part = network(prepare(seen) if prepare else seen)
+        first, last, begin, end = (-(-at // cell) for at in tile.kept)
+        rows, columns = slice(first - top // cell, last - top // cell), slice(begin - left // cell, end - left // cell)
+        yield slice(first, last), slice(begin, end), part[:, :, rows, columns]
 
 
 def steps_of(network: nn.Module) -> tuple[int, int]:
@@ -71,8 +95,15 @@ def tiles_of(height: int, width: int, side: int, margin: int) -> Iterator[Tile]:
 def reach(network: nn.Module, channels: int = 3) -> int:
     """How far an output pixel sees, in pixels, rounded up to whole strides: found by following a NaN.
 
-    NaN in one stretch of a narrow image spreads to everything that depends on it, and to nothing else.
+    NaN in one stretch of a narrow image spreads to everything that depends on it, and to nothing else. It is looked for
+    once: whatever the weights are, it is the same.
     """
+    if network not in _REACHES:
+        _REACHES[network] = _follow_a_nan(network, channels)
+    return _REACHES[network]
+
+
+def _follow_a_nan(network: nn.Module, channels: int) -> int:
     stride, cell = steps_of(network)
     like = next(network.parameters())
     length = 8 * stride
@@ -91,7 +122,7 @@ def reach(network: nn.Module, channels: int = 3) -> int:
         if farthest < length:
             return -(-farthest // stride) * stride
         length *= 2
-    raise ValueError(
+    raise LooksAtEverything(
         f"{type(network).__name__} looks at the whole image at once: it cannot be applied in tiles. "
         "Make the tiles as large as the image."
     )

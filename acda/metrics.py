@@ -15,14 +15,14 @@ def luma(rgb: Tensor) -> Tensor:
     >>> (luma(torch.ones(1, 3, 1, 1)) * 255).round().item()
     235.0
     """
-    red, green, blue = rgb.double().unbind(1)
+    red, green, blue = _precise(rgb).unbind(1)
     return (BLACK + RED * red + GREEN * green + BLUE * blue)[:, None] / 255
 
 
 def psnr(image: Tensor, truth: Tensor) -> Tensor:
     """Peak signal to noise ratio in dB, of each image; infinite for equal ones: (B,)."""
     _check(image, truth)
-    return -10 * (image.double() - truth.double()).square().mean((1, 2, 3)).log10()
+    return -10 * (_precise(image) - _precise(truth)).square().mean((1, 2, 3)).log10()
 
 
 def ssim(image: Tensor, truth: Tensor) -> Tensor:
@@ -33,13 +33,18 @@ def ssim(image: Tensor, truth: Tensor) -> Tensor:
     _check(image, truth)
     if min(image.shape[2:]) < WINDOW:
         raise ValueError(f"SSIM needs at least {WINDOW}×{WINDOW} pixels; got {tuple(image.shape[2:])}.")
-    a, b = image.double(), truth.double()
+    a, b = _precise(image), _precise(truth)
     mean_a, mean_b = _blurred(a), _blurred(b)
     var_a, var_b = _blurred(a * a) - mean_a**2, _blurred(b * b) - mean_b**2
     covariance = _blurred(a * b) - mean_a * mean_b
     c1, c2 = 0.01**2, 0.03**2
     similarity = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
     return (similarity / ((mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2))).mean((1, 2, 3))
+
+
+def _precise(x: Tensor) -> Tensor:
+    """In double precision, which Apple's GPUs do not have."""
+    return x.cpu().double() if x.device.type == "mps" else x.double()
 
 
 def _blurred(x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import glob
 import io
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,8 +73,10 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -
     for path in paths:
         try:
             work(path)
-        except (ValueError, OSError) as error:
-            print(f"acda {verb}: {error}", file=sys.stderr, flush=True)
+        except Exception as error:  # whatever it is, the other photos can do nothing about it
+            what = str(error) or type(error).__name__
+            named = what if path.name in what else f"{path}: {what}"
+            print(f"acda {verb}: {named}", file=sys.stderr, flush=True)
             status = 1
     return status
 
@@ -81,11 +84,15 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -
 def read_photo(path: Path) -> Photo:
     """Whatever Pillow reads, turned as its EXIF says."""
     image, alpha = open_upright(path)
-    about = {key: image.info[key] for key in ("icc_profile",) if image.info.get(key)}
+    about: dict[str, bytes] = {}
+    profile = image.info.get("icc_profile")
+    if profile and profile[16:20] == b"RGB ":  # another one is not of the pixels that are written
+        about["icc_profile"] = profile
     exif = image.getexif()
     exif.pop(0x0112, None)  # its turn is done
     if exif:
-        about["exif"] = exif.tobytes()
+        with suppress(Exception):  # what the maker of a camera wrote there cannot always be written again
+            about["exif"] = exif.tobytes()
     return Photo(_tensor(np.array(image)), None if alpha is None else _tensor(np.array(alpha)[:, :, None]), about)
 
 
@@ -130,33 +137,43 @@ def write_photo(photo: Photo, path: Path) -> None:
         if kind in WITH_ALPHA:
             pixels = np.concatenate([pixels, alpha], 2)
         else:
-            share = alpha / 255.0
-            pixels = np.round(pixels * share + 255 * (1 - share)).astype(np.uint8)
+            share = alpha.astype(np.uint16)
+            pixels = ((pixels * share + 255 * (255 - share) + 127) // 255).astype(np.uint8)
     options: dict[str, Any] = {"quality": 95} if kind in ("JPEG", "WEBP") else {}
     about = {} if kind == "BMP" else photo.about
     with written_whole(path) as file:
         need("PIL.Image", "photos").fromarray(pixels).save(file, format=kind, **options, **about)
 
 
-def output_path(photo: Path, out: Path | None, mark: str, several: bool, overwrite: bool) -> Path:
+def output_path(photo: Path, out: Path | None, mark: str, several: bool) -> Path:
     """Where the result goes: beside the photo with a mark in its name, or to out, a folder where there are several."""
     suffix = photo.suffix if photo.suffix.lower() in FORMATS else ".png"
     if out is None:
-        path = photo.with_name(f"{photo.stem}_{mark}{suffix}")
-    elif several or out.is_dir() or not out.suffix:
-        path = out / f"{photo.stem}{suffix}"
-    else:
-        path = out
-    if path.exists() and path.samefile(photo) and not overwrite:
-        raise ValueError(f"{path} would be overwritten. Give another -o, or --overwrite if that is meant.")
-    return path
+        return photo.with_name(f"{photo.stem}_{mark}{suffix}")
+    if several or out.is_dir() or not out.suffix:
+        return out / f"{photo.stem}{suffix}"
+    return out
 
 
-def claim(path: Path, photo: Path, taken: dict[Path, Path]) -> None:
-    """Take this place for the result of a photo; the result of another one that went there is not written over."""
-    first = taken.setdefault(path, photo)
-    if first != photo:
-        raise ValueError(
-            f"the result for {photo} would be written over that for {first}, which has the same name: {path}. "
-            "Give them separately, each with an output of its own."
-        )
+class Places:
+    """Files to which results go: none of the photos that were given, unless that is asked for, and none twice."""
+
+    def __init__(self, photos: Iterable[Path], overwrite: bool = False) -> None:
+        self.photos = {photo.resolve() for photo in photos}
+        self.overwrite = overwrite
+        self.taken: dict[Path, Path] = {}
+
+    def take(self, to: Path, photo: Path) -> None:
+        """Refuse a place that is not free for this photo's result; otherwise it is taken."""
+        place = to.resolve()
+        if place in self.photos and not (self.overwrite and place == photo.resolve()):
+            raise ValueError(
+                f"the result for {photo} would be written over {to}, one of the photos themselves. Give another place "
+                "for results, or --overwrite where a photo is to be replaced by its own."
+            )
+        first = self.taken.setdefault(place, photo)
+        if first != photo:
+            raise ValueError(
+                f"the result for {photo} would be written over that for {first}, which has the same name: {to}. "
+                "Give them separately, each with an output of its own."
+            )

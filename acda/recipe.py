@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
+# Settings that are places on a machine.
+PATHS = ("data", "initial")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -53,6 +56,11 @@ class Recipe:
         values = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self).items()}
         return json.dumps({"task": type(self).__name__, **values}, indent=1) + "\n"
 
+    def portable(self) -> Self:
+        """The same without the places of one machine."""
+        paths: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(self) if field.name in PATHS}
+        return dataclasses.replace(self, **paths)
+
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The recipe that to_json wrote; anything else is refused."""
@@ -62,7 +70,7 @@ class Recipe:
         known = {field.name for field in dataclasses.fields(cls)}
         if set(values) - known:
             raise ValueError(f"the recipe has settings that this version does not know: {sorted(set(values) - known)}.")
-        paths = {name: Path(values[name]) for name in ("data", "initial") if values.get(name) is not None}
+        paths = {name: Path(values[name]) for name in PATHS if values.get(name) is not None}
         return cls(**{**values, **paths})
 
 

@@ -26,7 +26,7 @@ from acda.tasks.classification import ClassificationTask
 from acda.tasks.counting import CountingTask
 from acda.tasks.restoration import RestorationTask
 from acda.tasks.task import Task
-from acda.weights import fill, read_weights, write_weights
+from acda.weights import fill, find_weights, read_weights, write_weights
 
 need("pytorch_lightning", "train")
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO  # noqa: E402  after need
@@ -98,7 +98,8 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     except Stopped:
         raise KeyboardInterrupt from None
     if trainer.is_global_zero:
-        facts = {"model": recipe.model, "options": json.dumps(recipe.options), **task.facts}
+        facts = {"model": recipe.model, "options": json.dumps(recipe.options), "recipe": recipe.portable().to_json()}
+        facts.update(task.facts)
         write_weights(folder / "weights.safetensors", task.state_dict(), facts)
         draw_curves(history.epochs, task.monitored, folder / "curves.png")
     return history.epochs[-1]
@@ -157,11 +158,11 @@ def _prepare(folder: Path, recipe: Recipe, run: Run) -> Path | None:
 
 
 def _checkpoints(folder: Path, task: Task) -> list[ModelCheckpoint]:
-    """After every epoch the last one, and the best so far."""
+    """After every epoch the last one, tested or not, and the best of those that were tested."""
     common: dict[str, Any] = {"dirpath": folder / "checkpoints", "save_top_k": 1, "enable_version_counter": False}
     return [
         ModelCheckpoint(filename="best", monitor=task.monitored, mode=task.best, **common),
-        ModelCheckpoint(filename="last", **common),
+        ModelCheckpoint(filename="last", save_on_train_epoch_end=True, **common),
     ]
 
 
@@ -173,7 +174,8 @@ class WholeFiles(TorchCheckpointIO):
             torch.save(checkpoint, file)
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        loaded: dict[str, Any] = torch.load(path, map_location=map_location, weights_only=True)
+        # On the CPU first: the devices of the run that wrote it need not be here, nor be these.
+        loaded: dict[str, Any] = torch.load(path, map_location=map_location or "cpu", weights_only=True)
         return loaded
 
 
@@ -250,15 +252,14 @@ class History(Callback):
             print(line, flush=True)
 
 
-def evaluate(path: Path, data: Path) -> dict[str, float]:
-    """Score the network of a run, or of its weights.safetensors, on the test images of a folder."""
-    folder = path if path.is_dir() else path.parent
-    weights = folder / "weights.safetensors" if path.is_dir() else path
-    for needed in (folder / "recipe.json", weights):
-        if not needed.exists():
-            raise ValueError(f"{needed} is missing: a run that is complete has recipe.json and weights.safetensors.")
-    recipe = replace(recipe_from_json((folder / "recipe.json").read_text()), data=data)
+def evaluate(name: str | Path, data: Path) -> dict[str, float]:
+    """Score the network of a run, of its weights.safetensors, or a packaged one, on the test images of a folder."""
+    weights = find_weights(name)
     tensors, facts = read_weights(weights)
+    beside = weights.with_name("recipe.json")  # of a run that was made before weights told their recipe
+    if "recipe" not in facts and not beside.exists():
+        raise ValueError(f"{weights} does not tell its recipe: it was not written by `acda train`.")
+    recipe = replace(recipe_from_json(facts.get("recipe") or beside.read_text()), data=data)
     _quieten()
     task = task_for_evaluation(recipe, facts)
     fill(task, tensors, weights, recipe.model)

@@ -30,15 +30,7 @@ class Trained:
 
 def load(name: str | Path) -> Trained:
     """A trained network: the name of a packaged one, a run's folder, or a file of weights that a run wrote."""
-    path = Path(name)
-    if path.is_dir():
-        path = path / "weights.safetensors"
-    if not path.exists():
-        packaged = {file.stem: file for file in sorted(PACKAGED.glob("*.safetensors"))}
-        if str(name) not in packaged:
-            what = ", ".join(packaged) or "none in this installation"
-            raise unknown("weights file", str(name), packaged, f"Packaged are: {what}; or give a run or its weights.")
-        path = packaged[str(name)]
+    path = find_weights(name)
     tensors, facts = read_weights(path)
     if "model" not in facts:
         raise ValueError(f"{path} does not tell its network: it was not written by `acda train`.")
@@ -46,6 +38,22 @@ def load(name: str | Path) -> Trained:
     state = {key.removeprefix("model."): t.float() for key, t in tensors.items() if key.startswith("model.")}
     fill(model, state, path, facts["model"])
     return Trained(model.eval(), tensors["statistics"].float(), facts)
+
+
+def find_weights(name: str | Path) -> Path:
+    """The file that a name means."""
+    path = Path(name)
+    if path.is_dir():
+        if not (path / "weights.safetensors").exists():
+            raise ValueError(f"{path} has no weights.safetensors: a run has it when it is complete.")
+        return path / "weights.safetensors"
+    if path.exists():
+        return path
+    packaged = {file.stem: file for file in sorted(PACKAGED.glob("*.safetensors"))}
+    if str(name) not in packaged:
+        what = ", ".join(packaged) or "none in this installation"
+        raise unknown("weights file", str(name), packaged, f"Packaged are: {what}; or give a run or its weights.")
+    return packaged[str(name)]
 
 
 def fresh(facts: dict[str, str]) -> nn.Module:

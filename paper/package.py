@@ -2,13 +2,14 @@
 
     python paper/package.py runs/paper/RECIPE NAME      # acda/packaged/NAME.safetensors
 
-Filters go to float16, what normalises stays in float32; `acda evaluate` tells what that costs.
+Filters go to float16, what normalises stays in float32; `acda evaluate NAME` tells what that costs.
 """
 
 import argparse
 from pathlib import Path
 
 import acda
+from acda.recipe import recipe_from_json
 from acda.weights import read_weights, write_weights
 
 
@@ -18,6 +19,8 @@ def main() -> None:
     parser.add_argument("name")
     options = parser.parse_args()
     tensors, facts = read_weights(options.run / "weights.safetensors")
+    if "recipe" not in facts:  # of a run that was made before weights told it
+        facts["recipe"] = recipe_from_json((options.run / "recipe.json").read_text()).portable().to_json()
     smaller = {name: t.half() if t.ndim > 2 else t for name, t in tensors.items()}
     to = Path(acda.__file__).parent / "packaged" / f"{options.name}.safetensors"
     write_weights(to, smaller, facts)

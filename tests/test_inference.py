@@ -6,6 +6,8 @@ from torch import nn
 
 from acda import create_model
 from acda.inference import apply_in_tiles, reach, tiles_of
+from acda.models.restorer import RESTORERS
+from acda.models.variational import VARIATIONAL
 
 
 class Plain(nn.Module):
@@ -51,13 +53,35 @@ def test_a_count_does_not_depend_on_the_tiles(name):
     image = torch.randn(1, 3, 210, 333, dtype=torch.float64)
     with torch.no_grad():
         whole = counter(image)
-    for side in (32, 80, 1000):
+    for side in (32, 80, 90, 333, 1000):
         torch.testing.assert_close(apply_in_tiles(counter, image, side), whole, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*RESTORERS, *VARIATIONAL])
+def test_a_photo_of_any_size_does_not_depend_on_the_tiles(name):
+    torch.manual_seed(0)
+    network = create_model(name).double()
+    with torch.no_grad():
+        for part in network.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                part.weight.normal_(1, 0.2)
+            elif isinstance(part, nn.Conv2d):
+                part.weight.mul_(1.5)
+        network(torch.randn(2, 3, 64, 64, dtype=torch.float64))
+    network.eval()
+    # Narrow, so that tiles differ along one side, and of an odd length.
+    image = torch.rand(1, 3, 13, 2 * reach(network) + 61, dtype=torch.float64)
+    with torch.no_grad():
+        whole = network(image)
+    assert float((whole - image).abs().mean()) > 1e-3
+    for side in (32, 50):
+        torch.testing.assert_close(apply_in_tiles(network, image, side), whole, rtol=1e-9, atol=1e-9)
 
 
 def test_a_network_that_looks_at_everything_needs_one_tile():
     rival = create_model("crowd_counter_s_condconv").eval()
     image = torch.randn(1, 3, 40, 50)
-    assert apply_in_tiles(rival, image, 50).shape == (1, 1, 10, 13)
+    with torch.no_grad():
+        torch.testing.assert_close(apply_in_tiles(rival, image, 50), rival(image))
     with pytest.raises(ValueError, match="cannot be applied in tiles"):
         apply_in_tiles(rival, image, 32)

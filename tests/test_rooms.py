@@ -18,7 +18,7 @@ ORDER = [
     ["cli"],
     ["__init__"],
     ["explorer"],
-    ["recipes", "training", "inference", "insight"],
+    ["recipes", "training", "insight"],
     ["photos"],
     ["tasks"],
     ["weights"],
@@ -28,7 +28,7 @@ ORDER = [
     ["functional"],
     ["backends", "decompose"],
     ["bases", "window", "environment", "drawing"],
-    ["extras", "files", "metrics", "names", "recipe"],
+    ["extras", "files", "inference", "metrics", "names", "recipe"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 

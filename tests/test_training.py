@@ -23,7 +23,7 @@ from acda.models import CrowdCounter
 from acda.recipe import Classification, Counting, Recipe, Restoration, recipe_from_json
 from acda.recipes import RECIPES
 from acda.training import Run, evaluate, fit
-from acda.weights import load
+from acda.weights import load, read_weights, write_weights
 
 CLASSES = ("dark", "light", "noisy")
 
@@ -111,11 +111,12 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, mo
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
-@pytest.mark.parametrize("step", [1, 8, 12])
-def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, monkeypatch, step):
-    """In the first epoch, in the middle of the second, at its very end."""
+@pytest.mark.parametrize(("step", "test_every"), [(1, 1), (8, 1), (12, 1), (6, 3), (13, 3)])
+def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, monkeypatch, step, test_every):
+    """In the first epoch, in the middle of the second, at its very end; and after epochs that are not tested."""
     from acda.tasks.classification import ClassificationTask
 
+    recipe = replace(recipe, test_every=test_every)
     fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
     original, steps = ClassificationTask.training_step, []
 
@@ -230,17 +231,27 @@ def test_evaluation_gives_the_last_epochs_scores(recipe, tmp_path, capsys):
     assert main(["evaluate", str(run), "--data", str(tmp_path / "elsewhere")]) == 0
     assert "error" in capsys.readouterr().out
     assert main(["evaluate", str(tmp_path), "--data", str(recipe.data)]) == 1
-    assert "recipe.json" in capsys.readouterr().err
+    assert "has no weights.safetensors: a run has it when it is complete" in capsys.readouterr().err
+    # The weights tell all that is needed, and no place of this machine.
+    (run / "weights.safetensors").rename(tmp_path / "alone.safetensors")
+    assert evaluate(tmp_path / "alone.safetensors", recipe.data) == again
+    assert str(recipe.data) not in json.dumps(read_weights(tmp_path / "alone.safetensors")[1])
 
 
 def test_weights_are_for_their_network(recipe, tmp_path):
     run = tmp_path / "run"
     fit(replace(recipe, epochs=1), "try", Run(out=run, accelerator="cpu"))
-    (run / "recipe.json").write_text(replace(recipe, model="lenet_wide").to_json())
+    tensors, facts = read_weights(run / "weights.safetensors")
+    write_weights(
+        run / "weights.safetensors", tensors, {**facts, "recipe": replace(recipe, model="lenet_wide").to_json()}
+    )
     with pytest.raises(ValueError, match="are not the weights of lenet_wide"):
         evaluate(run, recipe.data)
-    save_file(weights(run), run / "weights.safetensors")
+    save_file(tensors, run / "weights.safetensors")
     with pytest.raises(ValueError, match="do not tell their classes"):
+        evaluate(run, recipe.data)
+    (run / "recipe.json").unlink()
+    with pytest.raises(ValueError, match="does not tell its recipe"):
         evaluate(run, recipe.data)
     (run / "weights.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="cannot be read"):

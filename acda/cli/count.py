@@ -7,7 +7,7 @@ from typing import Any
 from acda.drawing import new_figure, save
 from acda.inference import apply_in_tiles
 from acda.models import CrowdCounter
-from acda.photos import Photo, claim, each_photo, find_photos, read_photo
+from acda.photos import Photo, Places, each_photo, find_photos, read_photo
 from acda.weights import Trained, load
 
 
@@ -24,7 +24,7 @@ def count(
     Args:
         photos: files, folders or patterns.
         json: print a list of {"file": …, "count": …} instead.
-        out: folder for pictures: the density drawn over each photo, with the number.
+        out: folder for pictures, marked `count`: the density drawn over each photo, with the number.
         weights: a packaged network, a run's folder, or its weights.safetensors.
         tile: side of the parts in which a large photo is looked at, in pixels; the count does not depend on it.
     """
@@ -34,21 +34,23 @@ def count(
     if not isinstance(trained.model, CrowdCounter):
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not count people.")
     results: list[dict[str, Any]] = []
-    taken: dict[Path, Path] = {}
+    paths = find_photos(photos)
+    places = Places(paths)
 
     def count_one(path: Path) -> None:
-        if out is not None:
-            claim(out / f"{path.stem}.png", path, taken)
+        to = None if out is None else out / f"{path.stem}_count.png"
+        if to is not None:
+            places.take(to, path)
         photo = read_photo(path)
         density = density_of(trained, photo, tile)
         number = float(density.sum())
-        if out is not None:
-            draw(photo, density, number, out / f"{path.stem}.png")
+        if to is not None:
+            draw(photo, density, number, to)
         results.append({"file": str(path), "count": round(number, 1)})
         if not json:
             print(f"{number:8.0f}  {path}", flush=True)
 
-    status = each_photo("count", find_photos(photos), count_one)
+    status = each_photo("count", paths, count_one)
     if json:
         print(json_format.dumps(results, indent=1, ensure_ascii=False))
     return status

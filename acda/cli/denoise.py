@@ -1,7 +1,7 @@
 """acda denoise: photos with less noise."""
 
 from acda.cli.restore import Out, load_restorer, restored, write_each
-from acda.photos import Photo, eight_bits
+from acda.photos import Photo
 
 
 def denoise(
@@ -28,8 +28,6 @@ def denoise(
     trained = load_restorer(weights)
 
     def work(photo: Photo, name: str) -> Photo:
-        before = photo.pixels.float() / 255
-        after = before.lerp(restored(trained, photo.pixels, tile, name), strength)
-        return Photo(eight_bits(after), photo.alpha, photo.about)
+        return Photo(restored(trained, photo.pixels, tile, name, strength), photo.alpha, photo.about)
 
     return write_each("denoise", photos, work, out, "denoised", overwrite)

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 
-def evaluate(run: Path, /, data: Path) -> None:
+def evaluate(run: str, /, data: Path) -> None:
     """Score a network on the test images of a folder, and print the metrics.
 
     Args:
-        run: folder of a run, or its weights.safetensors with recipe.json beside it.
+        run: folder of a run, its weights.safetensors, or a packaged network.
         data: folder of the dataset.
     """
     from acda import training

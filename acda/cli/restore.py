@@ -10,8 +10,8 @@ import tyro
 from torch import Tensor
 
 from acda.extras import need
-from acda.inference import Tile, apply_in_tiles
-from acda.photos import Photo, claim, each_photo, eight_bits, find_photos, output_path, read_photo, write_photo
+from acda.inference import Tile, in_tiles
+from acda.photos import Photo, Places, each_photo, eight_bits, find_photos, output_path, read_photo, write_photo
 from acda.weights import Trained, load
 
 Out = Annotated[Path | None, tyro.conf.arg(aliases=("-o",))]
@@ -32,7 +32,7 @@ def restore(
     trained = load_restorer(weights)
 
     def work(photo: Photo, name: str) -> Photo:
-        return Photo(eight_bits(restored(trained, photo.pixels, tile, name)), photo.alpha, photo.about)
+        return Photo(restored(trained, photo.pixels, tile, name), photo.alpha, photo.about)
 
     return write_each("restore", photos, work, out, "restored", overwrite)
 
@@ -47,11 +47,11 @@ def write_each(
 ) -> int:
     """Read, work, write, photo by photo; a line for each that is done or cannot be."""
     paths = find_photos(names)
-    taken: dict[Path, Path] = {}
+    places = Places(paths, overwrite)
 
     def one(path: Path) -> None:
-        to = output_path(path, out, mark, len(paths) > 1, overwrite)
-        claim(to, path, taken)
+        to = output_path(path, out, mark, len(paths) > 1)
+        places.take(to, path)
         write_photo(work(read_photo(path), path.name), to)
         print(to, flush=True)
 
@@ -66,8 +66,12 @@ def load_restorer(weights: str) -> Trained:
     return trained
 
 
-def restored(trained: Trained, pixels: Tensor, tile: int, name: str = "") -> Tensor:
-    """The network's result for pixels of eight bits, (1, 3, H, W) from 0 to 1, with a bar where a person is looking."""
+def restored(trained: Trained, pixels: Tensor, tile: int, name: str = "", strength: float = 1.0) -> Tensor:
+    """What the network makes of pixels, (1, 3, H, W) of eight bits, with a bar where a person is looking.
+
+    strength: from 0, the pixels as they are, to 1, all that the network does. A large photo is never there in floating
+    point, only its tiles.
+    """
     if tile < 1:
         raise ValueError(f"--tile needs to be positive; got {tile}.")
 
@@ -76,5 +80,8 @@ def restored(trained: Trained, pixels: Tensor, tile: int, name: str = "") -> Ten
         shown: Iterable[Tile] = progress(tiles, desc=name, unit="tile", disable=not sys.stderr.isatty(), leave=False)
         return shown
 
-    with torch.no_grad():
-        return apply_in_tiles(trained.model, trained.normalised(pixels), tile, bar)
+    result = torch.empty_like(pixels)
+    for rows, columns, part in in_tiles(trained.model, pixels, tile, bar, trained.normalised):
+        before = pixels[:, :, rows, columns].float() / 255
+        result[:, :, rows, columns] = eight_bits(before.lerp(part, strength))
+    return result

@@ -1,7 +1,7 @@
 """acda upscale: larger photos, sharpened by a network that has seen real lenses."""
 
 from acda.cli.restore import Out, load_restorer, restored, write_each
-from acda.photos import Photo, eight_bits, resized
+from acda.photos import Photo, resized
 
 LARGEST = 8.0
 
@@ -33,6 +33,6 @@ def upscale(
         height, width = (round(scale * side) for side in photo.pixels.shape[2:])
         larger = resized(photo.pixels, height, width)
         alpha = None if photo.alpha is None else resized(photo.alpha, height, width)
-        return Photo(eight_bits(restored(trained, larger, tile, name)), alpha, photo.about)
+        return Photo(restored(trained, larger, tile, name), alpha, photo.about)
 
     return write_each("upscale", photos, work, out, f"x{scale:g}", overwrite)

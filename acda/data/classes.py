@@ -75,30 +75,44 @@ def fetch_cifar(folder: Path, kind: str) -> None:
         raise ValueError(f"{kind} could not be fetched into {folder} ({error}). Is the network reachable?") from error
 
 
-def read_image_sets(folder: Path) -> tuple[ImageSet, ImageSet]:
+def read_image_sets(folder: Path, wanted: str | None = None) -> tuple[ImageSet, ImageSet]:
     """The training and the test set of a folder, whole, in memory.
 
-    The folder has torchvision's CIFAR files, or `train` and `test` (or `val`) with one folder a class.
+    The folder has torchvision's CIFAR files, or `train` and `val` (or `test`) with one folder a class.
+    wanted: which CIFAR, where the folder may have both
     """
-    kind = next((kind for name, kind in CIFAR.items() if (folder / name).is_dir()), None)
+    kind = _cifar_in(folder, wanted)
     if kind is not None:
         return _cifar(folder, kind, train=True), _cifar(folder, kind, train=False)
     train, test = find_splits(folder)
     return _read(train), _read(test, classes=tuple(train))
 
 
-def read_test_set(folder: Path, classes: tuple[str, ...]) -> ImageSet:
+def read_test_set(folder: Path, classes: tuple[str, ...], wanted: str | None = None) -> ImageSet:
     """The test images of a folder alone, in the classes that a network knows."""
-    kind = next((kind for name, kind in CIFAR.items() if (folder / name).is_dir()), None)
+    kind = _cifar_in(folder, wanted)
     found = _cifar(folder, kind, train=False) if kind else _read(_files_of_classes(_test_folder(folder)), classes)
     if found.classes != classes:
         raise ValueError(f"{folder} has other classes than the network was trained on ({', '.join(classes[:3])}, …).")
     return found
 
 
+def _cifar_in(folder: Path, wanted: str | None) -> str | None:
+    """Which of torchvision's CIFARs the folder has, if any; one that is not the wanted one is refused."""
+    found = [kind for name, kind in CIFAR.items() if (folder / name).is_dir()]
+    if wanted in found or not found:
+        return wanted if found else None
+    if wanted is not None or len(found) > 1:
+        raise ValueError(f"{folder} has {' and '.join(found)}; {wanted or 'one of them'} is needed.")
+    return found[0]
+
+
 def _cifar(folder: Path, kind: str, train: bool) -> ImageSet:
     # torchvision compares the files with their known checksums before it opens them.
-    part = getattr(need("torchvision.datasets", "train"), kind)(str(folder), train=train)
+    try:
+        part = getattr(need("torchvision.datasets", "train"), kind)(str(folder), train=train)
+    except RuntimeError as error:
+        raise ValueError(f"{folder}: {kind}'s files are not complete ({error}).") from error
     images = torch.from_numpy(part.data).permute(0, 3, 1, 2).contiguous()
     return ImageSet(images, torch.tensor(part.targets), tuple(part.classes))
 
@@ -114,7 +128,7 @@ def find_splits(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Pat
 
 
 def _test_folder(folder: Path) -> Path:
-    for name in ("test", "val"):
+    for name in ("val", "test"):  # where there are both, as in ImageNet, only the first has labels
         if (folder / name).is_dir():
             return folder / name
     raise ValueError(_what_is_needed(folder))
@@ -122,7 +136,7 @@ def _test_folder(folder: Path) -> Path:
 
 def _what_is_needed(folder: Path) -> str:
     return (
-        f"{folder} needs the folders train and test (or val), with one folder a class in each, or torchvision's "
+        f"{folder} needs the folders train and val (or test), with one folder a class in each, or torchvision's "
         f"CIFAR files ({', '.join(CIFAR)})."
     )
 

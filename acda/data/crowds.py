@@ -129,9 +129,11 @@ def _with_points(folder: Path, points_of: Callable[[Path], Any]) -> list[Crowd]:
 def _checked(photo: Path, points: Any) -> Crowd:
     """Points just outside the photo are moved to its border, so that no head is lost; many there are a mistake."""
     try:
-        heads = np.asarray(points, dtype=np.float64).reshape(-1, 2) if np.size(points) else np.empty((0, 2))
-    except ValueError as error:
+        heads = np.asarray(points, dtype=np.float64) if np.size(points) else np.empty((0, 2))
+    except (TypeError, ValueError) as error:
         raise ValueError(f"the points of {photo} need the form [[x, y], …].") from error
+    if heads.ndim != 2 or heads.shape[1] != 2:
+        raise ValueError(f"the points of {photo} need the form [[x, y], …]; got numbers in the shape {heads.shape}.")
     if not np.isfinite(heads).all():
         raise ValueError(f"the points of {photo} have values that are not numbers.")
     width, height = image_size(photo)

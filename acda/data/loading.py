@@ -44,9 +44,14 @@ class EpochLoader:
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, int]:
-        return {"epoch": getattr(self.batches, "epoch", 0), "taken": self._taken}
+        return {"epoch": getattr(self.batches, "epoch", 0), "taken": self._taken, "batches": len(self)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
+        if state.get("batches", len(self)) != len(self):
+            raise ValueError(
+                f"the run had epochs of {state['batches']} steps, now they would have {len(self)}: a run is resumed "
+                "with the number of processes that it was started with."
+            )
         if isinstance(self.batches, TrainBatches):
             self.batches.set_epoch(state["epoch"])
         self._skipped = state["taken"]

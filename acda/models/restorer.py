@@ -106,8 +106,7 @@ class KernelPredictor(nn.Module):
         self.predict = predict(features, kernel_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.predict(in_whole_strides(self.trunk, x, self.stride), x)
-        return y
+        return in_whole_strides(lambda photo: self.predict(self.trunk(photo), photo), x, self.stride)
 
 
 class DnCNN(nn.Module):
@@ -137,12 +136,11 @@ class DnCNN(nn.Module):
         return y
 
 
-def in_whole_strides(network: nn.Module, x: Tensor, stride: int) -> Tensor:
+def in_whole_strides(network: Callable[[Tensor], Tensor], x: Tensor, stride: int) -> Tensor:
     """network(x) for any size: the last rows and columns repeated until the sizes are multiples of the stride."""
     H, W = x.shape[2:]
     extended = F.pad(x, (0, -W % stride, 0, -H % stride), mode="replicate") if H % stride or W % stride else x
-    y: Tensor = network(extended)
-    return y[:, :, :H, :W]
+    return network(extended)[:, :, :H, :W]
 
 
 RESTORERS: dict[str, Callable[..., nn.Module]] = {

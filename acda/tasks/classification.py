@@ -47,7 +47,7 @@ class ClassificationTask(Task):
                 raise ValueError("--download fetches CIFAR; this recipe's data have to be in --data already.")
             fetch_cifar(recipe.data, recipe.dataset)
         if recipe.image_size is None:
-            return cls(recipe, *read_image_sets(recipe.data))
+            return cls(recipe, *read_image_sets(recipe.data, recipe.dataset))
         return cls(recipe, *list_image_sets(recipe.data, check), workers)
 
     @classmethod
@@ -55,8 +55,10 @@ class ClassificationTask(Task):
         """With the test images alone; facts are those that were saved with the weights."""
         if "classes" not in facts:
             raise ValueError("the weights do not tell their classes: they were not written by `acda train`.")
-        read = read_test_set if recipe.image_size is None else list_test_set
-        return cls(recipe, None, read(recipe.data, tuple(json.loads(facts["classes"]))))
+        classes = tuple(json.loads(facts["classes"]))
+        if recipe.image_size is None:
+            return cls(recipe, None, read_test_set(recipe.data, classes, recipe.dataset))
+        return cls(recipe, None, list_test_set(recipe.data, classes))
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch

@@ -12,7 +12,7 @@ from acda.data.crowds import Crowd, read_crowds
 from acda.data.loading import IMAGENET_STATISTICS
 from acda.models import CrowdCounter, create_model
 from acda.recipe import Counting
-from acda.tasks.task import Task
+from acda.tasks.task import Task, tested_in_tiles
 from acda.weights import read_weights
 
 
@@ -50,7 +50,7 @@ class CountingTask(Task):
 
     def test_sums(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         images, counts = batch
-        error = self.model(images).double().sum((1, 2, 3)) - counts
+        error = tested_in_tiles(self.model, images).cpu().double().sum((1, 2, 3)) - counts.cpu()
         return {"MAE": error.abs().sum(), "root MSE": error.square().sum()}
 
     def scores(self, means: dict[str, float]) -> dict[str, float]:

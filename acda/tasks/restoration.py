@@ -7,11 +7,12 @@ from acda.data.batches import TestBatches, TrainBatches
 from acda.data.image_files import image_size
 from acda.data.pair_crops import UNIT, PairLoader, Photos, Pixels
 from acda.data.pairs import PhotoPair, read_blocks, read_clean, read_pairs
+from acda.metrics import WINDOW as SSIM_WINDOW
 from acda.metrics import luma, psnr, ssim
 from acda.models import VariationalDenoiser, create_model
 from acda.recipe import Restoration
 from acda.tasks import elbo
-from acda.tasks.task import Task
+from acda.tasks.task import Task, tested_in_tiles
 
 
 class RestorationTask(Task):
@@ -38,6 +39,9 @@ class RestorationTask(Task):
         for pair in train.pairs:
             if min(image_size(pair.clean)) < recipe.crop:
                 raise ValueError(f"{pair.clean} is smaller than the crops of {recipe.crop}×{recipe.crop}.")
+        for pair in test.pairs if isinstance(test, Photos) else ():
+            if min(image_size(pair.clean)) < SSIM_WINDOW:
+                raise ValueError(f"{pair.clean} is too small to be measured: {SSIM_WINDOW}×{SSIM_WINDOW} is needed.")
         return cls(recipe, train, test, workers)
 
     @classmethod
@@ -55,7 +59,7 @@ class RestorationTask(Task):
     def test_sums(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         degraded, clean = batch
         # As a file would keep it.
-        restored = (self.model(degraded).clamp(0, 1) * 255).round() / 255
+        restored = (tested_in_tiles(self.model, degraded).clamp(0, 1) * 255).round() / 255
         if self.recipe.channels == "y":
             restored, clean = luma(restored), luma(clean)
         return {"PSNR": psnr(restored, clean).sum(), "SSIM": ssim(restored, clean).sum()}

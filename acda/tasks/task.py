@@ -7,10 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from acda.extras import need
+from acda.inference import LooksAtEverything, apply_in_tiles
 from acda.recipe import Recipe
 
 need("pytorch_lightning", "train")
 import pytorch_lightning  # noqa: E402  after need, which names the extra where it is missing
+
+# Side of the parts in which large test photos go through a network.
+TILE = 1536
 
 
 class Task(pytorch_lightning.LightningModule):
@@ -79,7 +83,8 @@ class Task(pytorch_lightning.LightningModule):
         torch.manual_seed(hash((self.recipe.seed, self.global_step, self.trainer.global_rank)) % 2**63)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["losses of the epoch"] = torch.stack(self._losses) if self._losses else torch.empty(0)
+        losses = [loss.cpu() for loss in self._losses]
+        checkpoint["losses of the epoch"] = torch.stack(losses) if losses else torch.empty(0)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self._losses = list(checkpoint["losses of the epoch"].unbind())
@@ -93,36 +98,30 @@ class Task(pytorch_lightning.LightningModule):
         return loss
 
     def on_validation_epoch_start(self) -> None:
-        # A process without test images takes part in the sum all the same.
-        self._sums = {
-            name: torch.zeros((), dtype=torch.float64, device=self.device) for name in ("images", *self.metrics)
-        }
+        # A process without test images takes part in the sum all the same. On the CPU: Apple's GPUs have no doubles.
+        self._sums = {name: torch.zeros((), dtype=torch.float64) for name in ("images", *self.metrics)}
 
     def validation_step(self, batch: Any, index: int) -> None:
-        sums = {"images": torch.tensor(len(batch[0]), device=self.device), **self.test_sums(batch)}
-        for name, value in sums.items():
-            self._sums[name] = self._sums[name] + value
+        for name, value in {"images": torch.tensor(len(batch[0])), **self.test_sums(batch)}.items():
+            self._sums[name] += value.cpu()
 
     def on_validation_epoch_end(self) -> None:
         # Sums, not averages, meet here: a process with fewer images does not count for more.
         total = self._over_all_processes(self._sums)
         images = total.pop("images")
         if self._losses:
-            trained = self._over_all_processes(
-                {"loss": torch.stack(self._losses).double().sum(), "steps": self._steps()}
-            )
+            losses = torch.stack([loss.cpu() for loss in self._losses]).double()
+            trained = self._over_all_processes({"loss": losses.sum(), "steps": torch.tensor(float(len(losses)))})
             self.log("train loss", trained["loss"] / trained["steps"])
         for name, value in self.scores({name: value / images for name, value in total.items()}).items():
             self.log(name, value, prog_bar=name == self.monitored)
         self.log("images", images)
         self._sums, self._losses = {}, []
 
-    def _steps(self) -> Tensor:
-        return torch.tensor(float(len(self._losses)), dtype=torch.float64, device=self.device)
-
     def _over_all_processes(self, sums: dict[str, Tensor]) -> dict[str, float]:
         names, values = sorted(sums), torch.stack([sums[name].double() for name in sorted(sums)])
         if self.trainer.world_size > 1:
+            values = values.to(self.device)
             torch.distributed.all_reduce(values)
         return dict(zip(names, values.tolist(), strict=True))
 
@@ -154,3 +153,12 @@ def rate_at(step: int, steps: int, warmup: int) -> float:
     if step < warmup:
         return (step + 1) / warmup
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+
+
+def tested_in_tiles(model: nn.Module, photo: Tensor) -> Tensor:
+    """model(photo), a large one part by part; a model that looks at all of it at once gets it whole."""
+    try:
+        return apply_in_tiles(model, photo, TILE)
+    except LooksAtEverything:
+        result: Tensor = model(photo)
+        return result

@@ -47,15 +47,18 @@ def test_json_and_pictures(photos, weights, tmp_path, capsys):
     (entry,) = json.loads(capsys.readouterr().out)
     assert entry["file"] == str(photos / "a.jpg")
     assert isinstance(entry["count"], float)
-    with Image.open(out / "a.png") as picture:
+    with Image.open(out / "a_count.png") as picture:
         assert picture.size[0] > 400
-    assert [path.name for path in out.iterdir()] == ["a.png"]
+    assert [path.name for path in out.iterdir()] == ["a_count.png"]
 
 
 def test_one_picture_does_not_take_the_place_of_another(photos, weights, tmp_path, capsys):
     (photos / "a.png").write_bytes((photos / "b.png").read_bytes())
     assert main(["count", str(photos), "--out", str(tmp_path / "out"), "--weights", str(weights)]) == 1
     assert "a.png would be written over that for" in capsys.readouterr().err
+    (photos / "b_count.png").write_bytes((photos / "b.png").read_bytes())
+    assert main(["count", str(photos / "b*.png"), "--out", str(photos), "--weights", str(weights)]) == 1
+    assert "one of the photos themselves" in capsys.readouterr().err
 
 
 def test_no_picture_unless_asked(photos, weights, tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """acda restore and upscale: what photos have is kept, what is broken is named, inputs are safe, tiles do not show."""
 
+import struct
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,8 @@ from PIL import Image, ImageCms
 from acda import create_model
 from acda.cli import main
 from acda.cli.restore import load_restorer, restored
-from acda.photos import read_photo
+from acda.inference import apply_in_tiles
+from acda.photos import eight_bits, read_photo
 from acda.weights import write_weights
 
 
@@ -18,6 +21,8 @@ def weights(tmp_path_factory):
     torch.manual_seed(0)
     model = create_model("restorer")
     torch.nn.init.normal_(model.trunk.up[-2].weight, std=0.02)
+    for block in model.trunk.blocks:
+        torch.nn.init.ones_(block.bn3.weight)
     with torch.no_grad():
         for _ in range(2):
             model(torch.rand(2, 3, 64, 64))
@@ -122,7 +127,7 @@ def test_bad_files_are_named_and_the_others_go_on(photo, weights, tmp_path, caps
 def test_the_photo_itself_is_overwritten_only_on_request(photo, weights, capsys):
     before = photo.read_bytes()
     assert main(["restore", str(photo), "--weights", weights, "-o", str(photo)]) == 1
-    assert "would be overwritten" in capsys.readouterr().err
+    assert "one of the photos themselves" in capsys.readouterr().err
     assert photo.read_bytes() == before
     assert main(["restore", str(photo), "--weights", weights, "-o", str(photo), "--overwrite"]) == 0
     assert photo.read_bytes() != before
@@ -137,6 +142,22 @@ def test_one_result_does_not_take_the_place_of_another(photo, weights, tmp_path,
     assert f"the result for {other} would be written over that for {photo}" in capsys.readouterr().err
     with Image.open(out / "a.png") as image:
         assert image.size == (60, 44)
+    before = other.read_bytes()
+    assert main(["restore", str(photo), str(other), "--weights", weights, "-o", str(other.parent)]) == 1
+    assert capsys.readouterr().err.count("one of the photos themselves") == 2
+    assert other.read_bytes() == before, "the result for one photo is not written over another"
+
+
+def test_odd_exif_and_profiles_do_no_harm(weights, tmp_path):
+    # One entry, the horizontal resolution, as text: Pillow reads it, and cannot write it.
+    entry = struct.pack("<2sHIHHHI4sI", b"II", 42, 8, 1, 0x011A, 2, 4, b"abc\0", 0)
+    picture().save(tmp_path / "odd.jpg", exif=b"Exif\0\0" + entry)
+    other = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
+    picture().convert("L").save(tmp_path / "grey.png", icc_profile=other)
+    assert main(["restore", str(tmp_path), "--weights", weights, "-o", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "odd.jpg").exists()
+    with Image.open(tmp_path / "out" / "grey.png") as image:
+        assert "icc_profile" not in image.info, "it is not of the colours that are written"
 
 
 def test_an_output_is_whole_or_not_there(photo, weights, tmp_path, monkeypatch):
@@ -152,9 +173,12 @@ def test_an_output_is_whole_or_not_there(photo, weights, tmp_path, monkeypatch):
 def test_tiles_do_not_show(weights, tmp_path):
     picture(333, 210).save(tmp_path / "large.png")
     trained, pixels = load_restorer(weights), read_photo(tmp_path / "large.png").pixels
-    whole = restored(trained, pixels, 1000)
+    whole = apply_in_tiles(trained.model, trained.normalised(pixels), 1000)
+    assert float((whole - pixels / 255).abs().mean()) > 0.01
     for tile in (16, 61, 128):
-        torch.testing.assert_close(restored(trained, pixels, tile), whole, rtol=0, atol=1e-5)
+        part = apply_in_tiles(trained.model, trained.normalised(pixels), tile)
+        torch.testing.assert_close(part, whole, rtol=0, atol=1e-5)
+    assert (restored(trained, pixels, 61).int() - eight_bits(whole).int()).abs().max() <= 1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 from acda.data.classes import channel_statistics, list_image_sets, list_test_set, read_image_sets, read_test_set
-from acda.data.image_files import read_rgb
+from acda.data.image_files import check_whole, read_rgb
 
 
 def picture(size=(8, 6), mode="RGB") -> Image.Image:
@@ -63,7 +63,7 @@ def test_sixteen_bits_are_scaled_not_cut(tmp_path):
 @pytest.mark.parametrize(
     ("splits", "complaint"),
     [
-        ({"train": {"a": [("1.png", picture())]}}, "needs the folders train and test"),
+        ({"train": {"a": [("1.png", picture())]}}, "needs the folders train and val"),
         ({"train": {"a": [("1.png", picture())], "b": []}, "test": {"a": [("1.png", picture())]}}, "b has no images"),
         (
             {
@@ -95,6 +95,39 @@ def test_a_truncated_file_is_named(folder):
         read_image_sets(folder)
 
 
+def test_the_labelled_folder_is_taken_where_there_are_two(folder):
+    """ImageNet's test images have no classes."""
+    (folder / "test").mkdir()
+    picture().save(folder / "test" / "1.png")
+    assert read_image_sets(folder)[1].labels.tolist() == [1]
+
+
+def test_the_wanted_cifar_or_none(tmp_path):
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    with pytest.raises(ValueError, match="has CIFAR10; CIFAR100 is needed"):
+        read_image_sets(tmp_path, "CIFAR100")
+    with pytest.raises(ValueError, match="CIFAR10's files are not complete"):
+        read_image_sets(tmp_path)
+    (tmp_path / "cifar-100-python").mkdir()
+    with pytest.raises(ValueError, match="CIFAR100's files are not complete"):
+        read_image_sets(tmp_path, "CIFAR100")
+    with pytest.raises(ValueError, match="has CIFAR10 and CIFAR100; one of them is needed"):
+        read_image_sets(tmp_path)
+
+
+def test_a_file_with_something_behind_its_end_is_whole(tmp_path):
+    """As phones write: a short film after the photo."""
+    picture().save(tmp_path / "a.jpg")
+    check_whole(tmp_path / "a.jpg")
+    with (tmp_path / "a.jpg").open("ab") as file:
+        file.write(b"film" * 5000)
+    check_whole(tmp_path / "a.jpg")
+    picture((200, 200)).save(tmp_path / "cut.bmp")
+    (tmp_path / "cut.bmp").write_bytes((tmp_path / "cut.bmp").read_bytes()[:5000])
+    with pytest.raises(ValueError, match=r"cut.bmp cannot be read as an image"):
+        check_whole(tmp_path / "cut.bmp")
+
+
 def test_other_classes_than_the_network_knows(folder):
     with pytest.raises(ValueError, match="no training for: b"):
         read_test_set(folder, ("a",))
@@ -123,7 +156,7 @@ def test_files_are_listed_and_a_truncated_one_is_named(tmp_path, suffix):
     assert list_test_set(tmp_path, ("a", "b")).labels.tolist() == [1]
     whole = train.files[1].read_bytes()
     train.files[1].write_bytes(whole[: len(whole) * 3 // 4])
-    with pytest.raises(ValueError, match=rf"b/2\.{suffix} cannot be read as an image \(it ends too early\)"):
+    with pytest.raises(ValueError, match=rf"b/2\.{suffix} cannot be read as an image \(.*truncated"):
         list_image_sets(tmp_path)
     train.files[1].write_bytes(b"")
     with pytest.raises(ValueError, match=rf"b/2\.{suffix} cannot be read"):

@@ -88,6 +88,12 @@ def test_wrong_points_are_refused_by_name(tmp_path, text, message):
         read_crowds(own(tmp_path, text))
 
 
+@pytest.mark.parametrize("points", [[[1, 2, 3, 4]], [[1, 2, 0.9], [3, 4, 0.8]], [1, 2], [{"x": 1, "y": 2}]])
+def test_points_of_another_form_are_no_heads(tmp_path, points):
+    with pytest.raises(ValueError, match=r"the points of .*a\.jpg need the form \[\[x, y\]"):
+        read_crowds(own(tmp_path, json.dumps({"a.jpg": points, "b.png": []}), "points.json"))
+
+
 def test_a_head_just_outside_counts_at_the_border(tmp_path):
     (crowd,), _ = read_crowds(ucf_qnrf(tmp_path, np.array([[40.0, 30.0], [-0.5, 3.0], [5.0, 5.0]])))
     assert len(crowd.points) == 3

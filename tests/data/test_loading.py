@@ -61,6 +61,8 @@ def test_an_epoch_can_begin_in_its_middle():
         assert torch.equal(a[0], b[0])
     assert len(list(fresh)) == 6
     assert fresh.state_dict()["taken"] == 0
+    with pytest.raises(ValueError, match=r"epochs of 6 steps, now they would have 3: .* the number of processes"):
+        loader(TrainBatches(24, 4, 3, world=2)).load_state_dict(stopped.state_dict())
 
 
 @pytest.fixture
