@@ -57,7 +57,11 @@ def section(table: dict[str, Any], results: dict[str, Any]) -> str:
         parts += [compare(row, published_value(table, row)) for _, row in mine]
         parts.append("")
     have = {(row["name"], *where(row)) for _, row in mine}
-    rest = [row for row in table["rows"] if any((row[0], *column) not in have for column in table["columns"])]
+    rest = [
+        (name, *values)
+        for name, *values in table["rows"]
+        if any((name, *c) not in have and value != "-" for c, value in zip(table["columns"], values, strict=True))
+    ]
     if rest:
         heads = [", ".join(part for part in column if part) for column in table["columns"]]
         parts.append(f"| published | {' | '.join(heads)} |\n|---|{'---:|' * len(heads)}")

@@ -1,0 +1,41 @@
+"""Weights in the package: each loads by its name, has a card, and tells nothing of the machine that trained it."""
+
+import re
+
+import pytest
+import torch
+
+import acda
+from acda.weights import PACKAGED, read_weights
+
+NAMES = sorted(path.stem for path in PACKAGED.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_loads_and_runs(name):
+    trained = acda.load(name)
+    assert not trained.model.training
+    pixels = torch.randint(256, (1, 3, 32, 32), dtype=torch.uint8)
+    with torch.no_grad():
+        assert trained.model(trained.normalised(pixels)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_card_says_what_it_is(name):
+    card = (PACKAGED / f"{name}.md").read_text()
+    for heading in ("Data", "Training", "Scores", "Limits"):
+        assert f"## {heading}" in card
+    assert "licence" in card.lower()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_small_and_tells_no_place(name):
+    path = PACKAGED / f"{name}.safetensors"
+    tensors, facts = read_weights(path)
+    assert path.stat().st_size < 10e6
+    assert not re.search(r"\"(data|initial)\": \"/", facts["recipe"])
+    assert all(t.dtype == torch.float16 for t in tensors.values() if t.ndim > 2)
+
+
+def test_every_card_has_its_weights():
+    assert sorted(path.stem for path in PACKAGED.glob("*.md")) == NAMES
