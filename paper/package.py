@@ -2,7 +2,7 @@
 
     python paper/package.py runs/paper/RECIPE NAME      # acda/packaged/NAME.safetensors
 
-Filters go to float16, what normalises stays in float32; `acda evaluate NAME` tells what that costs.
+Filters go to float16, what normalises and the bases stay in float32; `acda evaluate NAME` tells what that costs.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def main() -> None:
     tensors, facts = read_weights(options.run / "weights.safetensors")
     if "recipe" not in facts:  # of a run that was made before weights told it
         facts["recipe"] = recipe_from_json((options.run / "recipe.json").read_text()).portable().to_json()
-    smaller = {name: t.half() if t.ndim > 2 else t for name, t in tensors.items()}
+    smaller = {name: t.half() if t.ndim > 2 and not name.endswith(".bases") else t for name, t in tensors.items()}
     to = Path(acda.__file__).parent / "packaged" / f"{options.name}.safetensors"
     write_weights(to, smaller, facts)
     card = to.with_suffix(".md")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import acda
+from acda.insight import capture
 from acda.weights import PACKAGED, read_weights
 
 NAMES = sorted(path.stem for path in PACKAGED.glob("*.safetensors"))
@@ -34,7 +35,15 @@ def test_it_is_small_and_tells_no_place(name):
     tensors, facts = read_weights(path)
     assert path.stat().st_size < 10e6
     assert not re.search(r"\"(data|initial)\": \"/", facts["recipe"])
-    assert all(t.dtype == torch.float16 for t in tensors.values() if t.ndim > 2)
+    for key, t in tensors.items():
+        filters = t.ndim > 2 and not key.endswith("bases")
+        assert (t.dtype == torch.float16) == filters, key
+
+
+def test_its_scales_are_told_apart():
+    trained = acda.load("lenet_acda_cifar10")
+    view = capture(trained.model, torch.randn(1, 3, 32, 32)).layers["features.0"]
+    assert view.scales == [3, 5]
 
 
 def test_every_card_has_its_weights():
