@@ -8,7 +8,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from acda.layers import KernelPrediction2d
 from acda.layers.adaptive_conv import EXACT, AdaptiveConv2d, ConversionWarning
+from acda.layers.conv_like import ConvLike
+from acda.layers.generator import AtomGenerator
 
 Names = str | Iterable[str] | Callable[[str], bool]
 
@@ -55,10 +58,10 @@ def convert(
 
 
 def _convolutions(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Conv2d]]:
-    """Every place that holds a Conv2d, shared ones each time; Φ's own convolutions are not the model's."""
+    """Every place that holds a Conv2d, shared ones each time; what predicts filters is part of its layer."""
     if type(module) is nn.Conv2d:
         yield name, module
-    elif not isinstance(module, AdaptiveConv2d):
+    elif not isinstance(module, ConvLike | AtomGenerator | KernelPrediction2d):
         for key, child in module._modules.items():
             if child is not None:
                 yield from _convolutions(child, f"{name}.{key}" if name else key)
@@ -83,12 +86,15 @@ def _swap(name: str, conv: nn.Conv2d, keep_weights: bool, options: dict[str, Any
         return conv
     try:
         layer = AdaptiveConv2d.like(conv, **options)
-    except (ValueError, TypeError) as reason:
+        if keep_weights and not conv.weight.is_meta:
+            report.errors[name] = layer.imitate(conv.weight, conv.bias)
+    except (ValueError, TypeError, RuntimeError) as reason:  # the last where its weights are not all numbers
         report.left[name] = str(reason)
         return conv
-    if keep_weights and not conv.weight.is_meta:
-        report.errors[name] = layer.imitate(conv.weight, conv.bias)
-    return layer.train(conv.training).requires_grad_(conv.weight.requires_grad)
+    layer.train(conv.training).requires_grad_(conv.weight.requires_grad)
+    if conv.bias is not None and layer.bias is not None:
+        layer.bias.requires_grad_(conv.bias.requires_grad)
+    return layer
 
 
 class _Report:

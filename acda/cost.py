@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from acda.layers import AdaptiveConv2d
+from acda.layers import AdaptiveConv2d, AtomGenerator
 
 aten, ours = torch.ops.aten, torch.ops.acda
 # Where an operator's bias is: the paper counts one addition for each output that has one.
@@ -96,7 +96,11 @@ class _Tally(TorchDispatchMode):
     def watching(self) -> Iterator[None]:
         """Follow which module runs, and what autograd keeps."""
         handles = []
+        # Φ is one layer: it does not call its parts, unless somebody listens to them.
+        parts = {p for m in self.model.modules() if isinstance(m, AtomGenerator) for p in m.modules() if p is not m}
         for name, module in self.model.named_modules():
+            if module in parts:
+                continue
             handles.append(module.register_forward_pre_hook(lambda _, __, name=name: self.running.append(name)))
             handles.append(module.register_forward_hook(lambda _, __, ___: self.running.pop() and None))
         try:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +41,9 @@ def peak_megabytes() -> float:
         # Not getrusage: on Linux its figure begins with what the parent process had when it started this one.
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
-    except OSError:
+    except (OSError, StopIteration):
+        import resource  # which Windows does not have
+
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak / (2**20 if sys.platform == "darwin" else 2**10)
 

@@ -71,7 +71,8 @@ def per_pixel_conv2d(
     check_input(x)
     if filters.ndim != 6:
         raise ValueError(f"filters needs 6 dimensions, (B, M, k, k, P, Q); got {tuple(filters.shape)}.")
-    window = Window.of(kernel_side((filters.shape[2], filters.shape[3])), stride, padding, dilation)
+    # Shapes are tensors while torch.jit traces.
+    window = Window.of(kernel_side((int(filters.shape[2]), int(filters.shape[3]))), stride, padding, dilation)
     check_alike(x, filters=filters)
     _check_per_pixel("filters", filters, (x.shape[0], *filters.shape[1:4]), x, window)
     run = (native if takes_native(backend, x) else reference).per_pixel_conv2d
@@ -145,7 +146,7 @@ def _side_of(coefficients: Tensor, bases: Tensor | None) -> int:
             f"bases needs one k×k element per coefficient, ({L}, k, k); got {tuple(bases.shape)} "
             f"for coefficients {tuple(coefficients.shape)}."
         )
-    return kernel_side((bases.shape[1], bases.shape[2]))
+    return kernel_side((int(bases.shape[1]), int(bases.shape[2])))
 
 
 def check_input(x: Tensor) -> None:

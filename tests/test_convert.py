@@ -7,6 +7,7 @@ from torch import nn
 
 import acda
 from acda import AdaptiveConv2d, ConversionWarning, convert
+from acda.layers import DynamicFilterConv2d
 
 
 @pytest.mark.parametrize(
@@ -198,3 +199,26 @@ def test_torchvisions_resnet18():
     with pytest.warns(ConversionWarning, match="3 of 20 layers stay"):
         fresh = convert(model, keep_weights=False)
     fresh.train()(torch.randn(2, 3, 64, 64)).sum().backward()
+
+
+def test_layers_that_predict_filters_are_left_whole():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), DynamicFilterConv2d(4, 4, 3, padding=1))
+    converted = convert(model, keep_weights=False)
+    assert type(converted[0]) is AdaptiveConv2d
+    assert converted(torch.randn(1, 3, 8, 8)).shape == (1, 4, 8, 8)
+
+
+def test_what_has_no_numbers_stays_and_is_told():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3))
+    model[1].weight.data[0, 0, 0, 0] = torch.nan
+    with pytest.warns(ConversionWarning, match="1 of 2 layers stay as they were"):
+        converted = convert(model, num_atoms=9, bases=None)
+    assert [type(part) for part in converted] == [AdaptiveConv2d, nn.Conv2d]
+
+
+def test_a_bias_may_train_alone():
+    conv = nn.Conv2d(3, 4, 3)
+    conv.weight.requires_grad_(False)
+    layer = convert(conv, keep_weights=False)
+    assert layer.bias.requires_grad
+    assert not layer.mixing.requires_grad

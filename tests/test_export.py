@@ -44,3 +44,13 @@ def test_export_to_onnx_runs_at_other_sizes(net, tmp_path):
     x = torch.randn(3, 2, 33, 26)
     (y,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     torch.testing.assert_close(torch.as_tensor(y), net(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_tracing_gives_standard_operations(tmp_path):
+    layer = AdaptiveConv2d(3, 4, 5, padding=2).eval()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is old, and says so
+        traced = torch.jit.trace(layer, torch.randn(1, 3, 12, 14))
+        torch.jit.save(traced, tmp_path / "layer.pt")
+        x = torch.randn(2, 3, 9, 20)
+        torch.testing.assert_close(torch.jit.load(tmp_path / "layer.pt")(x), layer(x), rtol=1e-4, atol=1e-5)

@@ -90,6 +90,8 @@ def why_not(x: Tensor, bases: Tensor | None = None) -> str | None:
         return "it has no gradient for learnable bases"
     if torch.compiler.is_exporting():
         return "an exported program consists of standard operations"
+    if torch._C._get_tracing_state() is not None:
+        return "a traced program consists of standard operations"
     if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
         return "it has no rule for vmap and forward-mode derivatives"
     return None

@@ -46,12 +46,14 @@ class DynamicConv2d(ExpertConv2d):
         hidden = max(1, in_channels // reduction)
         self.squeeze = nn.Linear(in_channels, hidden, device=device, dtype=dtype)
         self.attend = nn.Linear(hidden, num_experts, device=device, dtype=dtype)
+        self._first_temperature = temperature
         self.register_buffer("temperature", torch.tensor(temperature, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         self.squeeze.reset_parameters()
         self.attend.reset_parameters()
+        self.temperature.fill_(self._first_temperature)
         self.reset_experts(share=1 / self.num_experts)
 
     def shares(self, x: Tensor) -> Tensor:

@@ -68,10 +68,17 @@ class AtomGenerator(nn.Module):
         return py - ry + 1, px - rx + 1
 
     def _step(self, x: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, margins: tuple[int, int]) -> Tensor:
-        """Convolve, normalise, squash: with fixed statistics and nothing to differentiate, in one pass over the map."""
+        """Convolve, normalise, squash: with fixed statistics and nothing to differentiate, in one pass over the map.
+
+        Modules that somebody has changed or listens to (pruning, weight norms, hooks) are called as they are.
+        """
         x, padding = self._extend(x, margins)
         stride = conv.stride[0], conv.stride[1]
-        if self.training or torch.is_grad_enabled() or norm.running_var is None:
+        if type(conv) is not nn.Conv2d or _has_hooks(conv):
+            py, px = padding
+            y: Tensor = norm(conv(F.pad(x, (px, px, py, py)))).tanh()
+            return y
+        if norm.training or torch.is_grad_enabled() or norm.running_var is None or _has_hooks(norm):
             return _norm_tanh(conv2d(x, conv.weight, stride, padding, self.backend), norm, self.backend)
         weight, shift = _folded(conv, norm)
         return conv2d_tanh(x, weight, shift, stride, padding, self.backend)
@@ -132,13 +139,18 @@ def _pixels(x: Tensor) -> int:
 
 def _norm_tanh(u: Tensor, norm: nn.BatchNorm2d, backend: str) -> Tensor:
     """tanh(norm(u)); in one operator where norm is Φ's own and nobody listens to it."""
-    hooks = norm._forward_hooks, norm._forward_pre_hooks, norm._backward_hooks, norm._backward_pre_hooks
-    plain = norm.running_var is not None and norm.momentum is not None and not any(hooks)
+    listened = _has_hooks(norm)
+    plain = norm.running_var is not None and norm.momentum is not None and not listened
     if isinstance(norm, ForgivingBatchNorm2d) and plain and u.numel() and takes_native_exactly(backend, u):
         return norm.tanh(u)
     y = norm(u)
-    # In place, unless somebody has put a backward hook on the normalisation: autograd forbids it then.
-    return y.tanh() if norm._backward_hooks or norm._backward_pre_hooks else y.tanh_()
+    # In place, unless somebody may have kept what the normalisation returned.
+    return y.tanh() if listened else y.tanh_()
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks)
 
 
 def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:

@@ -70,8 +70,10 @@ class PixelAdaptiveConv2d(ConvLike):
         taps = [self.window.tap(i, j, P, Q) for i in range(self.window.side) for j in range(self.window.side)]
         padded, guide = self.padded(x), self.padded(guide / self.bandwidth)
         here = guide[:, :, *taps[len(taps) // 2]]
-        total = x.new_zeros(()) if self.bias is None else self.bias[:, None, None]
+        total: Tensor | None = None
         for tap, weight in zip(taps, self.weight.flatten(2).unbind(2), strict=True):
             alike = torch.exp(-0.5 * (here - guide[:, :, *tap]).square().sum(1, keepdim=True))
-            total = total + F.conv2d(padded[:, :, *tap] * alike, weight[:, :, None, None], groups=self.groups)
-        return like_input(total, x)
+            part = F.conv2d(padded[:, :, *tap] * alike, weight[:, :, None, None], groups=self.groups)
+            total = part if total is None else total + part
+        assert total is not None
+        return like_input(total if self.bias is None else total + self.bias.to(total.dtype)[:, None, None], x)

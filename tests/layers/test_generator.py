@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.utils import prune
 
 from acda import AtomGenerator
 from tests.strategies import Case, cases
@@ -111,3 +112,34 @@ def test_reset_forgets_everything():
 def test_an_unknown_padding_mode_is_refused():
     with pytest.raises(ValueError, match="zeros, reflect, replicate, circular; got 'mirror'"):
         AtomGenerator(2, 3, 3, padding_mode="mirror")
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_hooks_on_its_parts_see_what_the_parts_return(grad):
+    generator, x, seen = AtomGenerator(4, 6, 3, padding=1).eval(), torch.randn(1, 4, 7, 8), {}
+    with torch.set_grad_enabled(grad):
+        expected = generator(x)
+        for name, part in generator.named_children():
+            part.register_forward_hook(lambda _, __, y, name=name: seen.update({name: y}))
+        torch.testing.assert_close(generator(x), expected)
+    assert list(seen) == ["squeeze", "squeeze_norm", "predict", "predict_norm"]
+    torch.testing.assert_close(seen["predict_norm"].tanh(), expected)
+
+
+def test_pruning_a_part_trains():
+    generator = AtomGenerator(4, 6, 3, stride=2)
+    prune.l1_unstructured(generator.squeeze, "weight", 0.5)
+    for _ in range(2):
+        generator(torch.randn(2, 4, 9, 8)).sum().backward()
+    assert int((generator.squeeze.weight == 0).sum()) == 4 * 64 // 2
+
+
+def test_normalisations_may_adapt_while_the_rest_is_fixed():
+    """The usual way to adapt to other images: the model in eval mode, its normalisations not, without gradients."""
+    generator, x = AtomGenerator(4, 6, 3, padding=1).eval(), 3 * torch.randn(2, 4, 7, 8) + 1
+    generator.squeeze_norm.train()
+    generator.predict_norm.train()
+    expected = generator(x)
+    with torch.no_grad():
+        torch.testing.assert_close(generator(x), expected)
+    assert int(generator.predict_norm.num_batches_tracked) == 2

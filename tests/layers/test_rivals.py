@@ -249,3 +249,16 @@ def test_a_fresh_layer_has_conv2ds_variance(kind):
     ours = torch.stack([layer(x).var() for layer in layers]).mean()
     theirs = nn.Conv2d(32, 64, 3, padding=1)(x).var()
     assert 1 / 1.5 < ours / theirs < 1.5
+
+
+def test_autocast_gives_what_conv2d_gives():
+    x = torch.randn(1, 4, 8, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert PixelAdaptiveConv2d(4, 4, 3)(x).dtype == torch.bfloat16
+
+
+def test_the_temperature_starts_again():
+    layer = DynamicConv2d(4, 4, 3, temperature=7.0)
+    layer.temperature.fill_(float("nan"))
+    layer.reset_parameters()
+    assert float(layer.temperature) == 7
