@@ -14,7 +14,8 @@ from acda.window import Pair
 class ExpertConv2d(ConvLike):
     """Σ_e shares(x)[e] · weight[e], one filter for each image of a batch, applied as one grouped convolution.
 
-    A subclass says how the shares come about. weight: (E, O, C/groups, k, k)    bias: (E, O)
+    A subclass says how the shares come about. weight: (E, O, C/groups·k²)    bias: (E, O)
+    The weight has three dimensions because torch takes five for a volume when it moves a model to channels_last.
     """
 
     bias: nn.Parameter | None
@@ -37,7 +38,7 @@ class ExpertConv2d(ConvLike):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
         check_counts(num_experts=num_experts)
         self.num_experts = num_experts
-        shape = (num_experts, out_channels, in_channels // groups, *self.kernel_size)
+        shape = (num_experts, out_channels, in_channels // groups * self.window.side**2)
         self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(shape[:2], device=device, dtype=dtype)) if bias else None
@@ -54,18 +55,21 @@ class ExpertConv2d(ConvLike):
         (B, C), (padded, window) = x.shape[:2], self.extended(x)
         if B == 0:
             first = None if self.bias is None else self.bias[0]
-            return F.conv2d(padded, self.weight[0], first, *window[1:], self.groups)
-        weight = (shares @ self.weight.flatten(1)).view(B * self.out_channels, *self.weight.shape[2:])
+            return F.conv2d(padded, self.experts()[0], first, *window[1:], self.groups)
+        weight = (shares @ self.weight.flatten(1)).view(B * self.out_channels, -1, *self.kernel_size)
         bias = None if self.bias is None else (shares @ self.bias).flatten()
         # The images side by side as channels, one group of filters each.
         together = padded.reshape(1, B * C, *padded.shape[2:])
         y = F.conv2d(together, weight, bias, *window[1:], B * self.groups)
         return like_input(y.view(B, self.out_channels, *y.shape[2:]), x)
 
+    def experts(self) -> Tensor:
+        """The filters to mix: (E, O, C/groups, k, k)."""
+        return self.weight.unflatten(2, (-1, *self.kernel_size))
+
     def reset_experts(self, share: float) -> None:
         """Draw the experts so that, each with this share, the mixture has the variance of a fresh nn.Conv2d."""
-        fan_in = self.weight.shape[2] * self.window.side**2
-        bound = 1 / math.sqrt(fan_in * self.num_experts * share**2)
+        bound = 1 / math.sqrt(self.weight.shape[2] * self.num_experts * share**2)
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)

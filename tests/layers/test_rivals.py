@@ -75,7 +75,7 @@ def test_one_filter_per_image_is_a_convolution_per_image(kind, window):
     shares, conv = layer.shares(x), conv_of(layer).double()
     for image, share, y in zip(x, shares, layer(x), strict=True):
         with torch.no_grad():
-            conv.weight.copy_(sum(s * w for s, w in zip(share, layer.weight, strict=True)))
+            conv.weight.copy_(sum(s * w for s, w in zip(share, layer.experts(), strict=True)))
             conv.bias.copy_(sum(s * b for s, b in zip(share, layer.bias, strict=True)))
         torch.testing.assert_close(y, conv(image[None])[0])
 
@@ -255,6 +255,14 @@ def test_autocast_gives_what_conv2d_gives():
     x = torch.randn(1, 4, 8, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert PixelAdaptiveConv2d(4, 4, 3)(x).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", [*CONVS, Involution2d])
+def test_a_model_can_be_moved_to_channels_last(kind):
+    layer, x = kind(4, 4, 3, padding=1).eval(), torch.randn(2, 4, 8, 9)
+    expected = layer(x)
+    layer.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(layer(x.to(memory_format=torch.channels_last)), expected)
 
 
 def test_the_temperature_starts_again():
