@@ -17,6 +17,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <vector>
@@ -103,11 +104,16 @@ namespace avx512 {
 
 enum class Vectors { kBaseline, kAvx2, kAvx512 };
 
+// ACDA_VECTORS=baseline or avx2 asks for less than the processor has, so that all of it can be tested on one.
 Vectors supported() {
 #if defined(__x86_64__)
   static const Vectors best = [] {
+    const char* variable = std::getenv("ACDA_VECTORS");
+    const std::string_view most = variable ? variable : "";
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    if (most == "baseline") return Vectors::kBaseline;
+    if (most != "avx2" && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq"))
       return Vectors::kAvx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Vectors::kAvx2;
     return Vectors::kBaseline;
