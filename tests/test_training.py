@@ -291,7 +291,7 @@ def test_the_command_line_lists_and_refuses(capsys, tmp_path):
     assert main(["train", "cifar10_lenett"]) == 1
     assert "Did you mean cifar10_lenet" in capsys.readouterr().err
     assert main(["train", "cifar10_lenet", "--data", str(tmp_path)]) == 1
-    assert "needs the folders train and test" in capsys.readouterr().err
+    assert "needs the folders train and val" in capsys.readouterr().err
 
 
 def test_counting_from_a_classifiers_weights(tmp_path):
@@ -346,7 +346,7 @@ def test_a_dataset_is_fetched_on_request_only(recipe, tmp_path, monkeypatch, cap
     monkeypatch.setattr("torchvision.datasets.CIFAR100", unreachable)
     out = str(tmp_path / "run")
     assert main(["train", "cifar100_lenet", "--data", str(tmp_path), "--out", out]) == 1
-    assert "needs the folders train and test" in capsys.readouterr().err
+    assert "needs the folders train and val" in capsys.readouterr().err
     assert asked == []
     assert main(["train", "cifar100_lenet", "--data", str(tmp_path), "--out", out, "--download"]) == 1
     assert f"CIFAR100 could not be fetched into {tmp_path} (no route to host)" in capsys.readouterr().err
