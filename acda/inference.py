@@ -23,7 +23,7 @@ class Tile:
     kept: tuple[int, int, int, int]
 
 
-_REACHES: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+_REACHES: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 Progress = Callable[[list[Tile]], Iterable[Tile]]
 
 
@@ -100,10 +100,17 @@ def reach(network: nn.Module, channels: int = 3) -> int:
     """
     if network not in _REACHES:
         _REACHES[network] = _follow_a_nan(network, channels)
-    return _REACHES[network]
+    found = _REACHES[network]
+    if found is None:
+        raise LooksAtEverything(
+            f"{type(network).__name__} looks at the whole image at once: it cannot be applied in tiles. "
+            "Make the tiles as large as the image."
+        )
+    return found
 
 
-def _follow_a_nan(network: nn.Module, channels: int) -> int:
+def _follow_a_nan(network: nn.Module, channels: int) -> int | None:
+    """The reach, or None where it has no end."""
     stride, cell = steps_of(network)
     like = next(network.parameters())
     length = 8 * stride
@@ -122,7 +129,4 @@ def _follow_a_nan(network: nn.Module, channels: int) -> int:
         if farthest < length:
             return -(-farthest // stride) * stride
         length *= 2
-    raise LooksAtEverything(
-        f"{type(network).__name__} looks at the whole image at once: it cannot be applied in tiles. "
-        "Make the tiles as large as the image."
-    )
+    return None

@@ -8,20 +8,17 @@ small far; and results/counting_scales.json: whether large filters are preferred
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from figures import draw_scales
-from run import ARMS, HERE
+from run import ARMS, HERE, write_results
 from scipy.spatial import KDTree
 from scipy.stats import spearmanr
 
 from acda.data.crowds import Crowd, density_map, read_crowds
 from acda.drawing import new_figure, save
-from acda.environment import describe
-from acda.files import written_whole
 from acda.inference import apply_in_tiles
 from acda.insight import capture
 from acda.models import CrowdCounter
@@ -44,19 +41,14 @@ def main() -> None:
         for name, guess in (("training mean", counts.mean()), ("training median", np.median(counts)))
         for row in rows_of(f"the {name}, {guess:.0f}, for every photo", truth - guess)
     ]
-    write("counting_constants", rows, "no training")
+    write_results("counting_constants", rows, budget="no training", seed=0)
     arm = next(arm for arm in ARMS if arm.table == "counting")
     if arm.is_complete:
         trained = load(arm.out)
         draw(trained, pick(test), HERE / "pictures" / "counting.png")
         draw_scales(trained, [crowd.file for crowd in deepest(test)], HERE / "pictures" / "counting_scales.png")
-        write("counting_scales", scales(trained, test), f"{arm.run}; one pass over each of {len(test)} test photos")
-
-
-def write(name: str, rows: list[dict[str, Any]], budget: str) -> None:
-    with written_whole(HERE / "results" / f"{name}.json") as file:
-        facts = {**describe(), "budget": budget, "seed": 0}
-        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
+        budget = f"{arm.run}; one pass over each of {len(test)} test photos"
+        write_results("counting_scales", scales(trained, test), budget=budget, seed=0)
 
 
 def rows_of(name: str, errors: Any) -> list[dict[str, Any]]:

@@ -7,20 +7,17 @@ results/diversity.json: fresh against trained where --model is given, on the pho
 """
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from run import HERE
+from run import HERE, write_results
 
 from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
 from acda.data.image_files import images_in
 from acda.drawing import MARK, new_figure, save
-from acda.environment import describe
-from acda.files import written_whole
 from acda.insight.draw import map_place
 from acda.insight.subject import FRESH, find_subject, look
 from acda.insight.view import LayerView
@@ -133,10 +130,8 @@ def measure_diversity(subject: Trained, photos: list[Path]) -> None:
         found = [values(view) for photo in photos for view in views_of(each, photo)]
         value = f"{np.nanmean(found):.2f} ± {np.nanstd(found):.2f}"
         rows.append({**common, "name": f"{name}, {kind}", "value": value})
-    with written_whole(HERE / "results" / "diversity.json") as file:
-        budget = "one pass over each photo; the fresh network's normalisations have seen them once before"
-        facts = {**describe(), "budget": budget, "seed": 0}
-        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
+    budget = "one pass over each photo; the fresh network's normalisations have seen them once before"
+    write_results("diversity", rows, budget=budget, seed=0)
 
 
 def settled(subject: Trained, photos: list[Path]) -> Trained:

@@ -7,21 +7,18 @@ blur at the width that is best on the training photos, and the runs that are com
 """
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from run import ARMS, HERE
+from run import ARMS, write_results
 from scipy import ndimage
 from torch import Tensor
 
 from acda.cost import count
 from acda.data.pair_crops import Photos
 from acda.data.pairs import read_pairs
-from acda.environment import describe
-from acda.files import written_whole
 from acda.metrics import luma, psnr, ssim
 from acda.weights import load
 
@@ -37,8 +34,9 @@ def main() -> None:
     torch.set_num_threads(2)
     city = Photos(read_pairs(data / "city100/City100_iPhoneX")[1])
     rows = rows_of("city100", "City100, iPhone", "low resolution as it is", lambda x: x, city, on="Y")
-    write("city100_input", rows, "no training")
-    write("denoising", denoising(data), "10 epochs of 4,800 crops of 96×96 in batches of 8, adamw")
+    write_results("city100_input", rows, budget="no training", seed=0)
+    budget = "10 epochs of 4,800 crops of 96×96 in batches of 8, adamw"
+    write_results("denoising", denoising(data), budget=budget, seed=0)
 
 
 def denoising(data: Path) -> list[dict[str, Any]]:
@@ -88,12 +86,6 @@ def rows_of(
         {**common, "metric": f"PSNR on {on}, dB", "value": round(means[0], 2), "each": [round(p, 3) for p, _ in each]},
         {**common, "metric": f"SSIM on {on}", "value": round(means[1], 4)},
     ]
-
-
-def write(name: str, rows: list[dict[str, Any]], budget: str) -> None:
-    with written_whole(HERE / "results" / f"{name}.json") as file:
-        facts = {**describe(), "budget": budget, "seed": 0}
-        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -214,13 +214,17 @@ def collect() -> None:
         recipes = [json.loads((arm.out / "recipe.json").read_text()) for arm in arms]
         commits = {json.loads((arm.out / "scores.json").read_text())["circumstances"]["commit"] for arm in arms}
         seeds = sorted({recipe["seed"] for recipe in recipes})
-        own = {"commit": ", ".join(sorted(commits)), "threads": 1, "budget": budget_of(recipes[0]), "seeds": seeds}
-        facts = {**describe(), **own}
         rows = [row for arm in arms for row in rows_of(arm)]
         rows += gains(rows) if table == "lenet" else []
-        with written_whole(HERE / "results" / f"{table}.json") as file:
-            text = json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False)
-            file.write_text(text + "\n")
+        commit, budget = ", ".join(sorted(commits)), budget_of(recipes[0])
+        write_results(table, rows, commit=commit, threads=1, budget=budget, seeds=seeds)
+
+
+def write_results(name: str, rows: list[dict[str, Any]], **own: Any) -> None:
+    """results/NAME.json: the rows, and the circumstances, of which `own` are known better than the machine does."""
+    with written_whole(HERE / "results" / f"{name}.json") as file:
+        facts = {**describe(), **own}
+        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
 
 
 def gains(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

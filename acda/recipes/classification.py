@@ -18,7 +18,7 @@ def cifar10_lenet_acda() -> Classification:
     """LeNet with both convolutions adaptive, on CIFAR-10.
 
     acda train cifar10_lenet_acda --data DIR
-    Some 2.5 hours on one core of an AMD EPYC; error 23.0 % (the paper: 16.3).
+    Some 2.6 hours on one core of an AMD EPYC; error 23.0 % (the paper: 16.3).
     """
     return replace(cifar10_lenet(), model="lenet_acda")
 
@@ -44,7 +44,7 @@ def cifar100_lenet_acda() -> Classification:
     """LeNet with both convolutions adaptive, on CIFAR-100.
 
     acda train cifar100_lenet_acda --data DIR
-    Some 2.5 hours on one core of an AMD EPYC; error 56.4 % (the paper: 49.5).
+    Some 2.6 hours on one core of an AMD EPYC; error 56.4 % (the paper: 49.5).
     """
     return replace(cifar100_lenet(), model="lenet_acda")
 

@@ -77,7 +77,7 @@ def test_diversity_is_the_mean_over_all_pairs():
     assert diversity(torch.ones(1, 3, 1, 1)).isnan().all()
 
 
-def test_diversity_of_a_large_map_is_quick(view):
+def test_diversity_of_a_large_map_is_quick():
     """Not timed: over all pairs, this would need memory for 10¹² numbers."""
     vectors = torch.randn(1, 36, 1000, 1000) + 0.1
     part = diversity(vectors[:, :, :100, :100].double())
@@ -118,7 +118,7 @@ def test_a_map_lies_where_its_windows_are():
     assert photo_place(strided, (32, 40), (1, 0)) == (0.5, 2.5)
 
 
-def test_two_at_once_do_not_mix(view):
+def test_two_at_once_do_not_mix():
     """Both run one model; the wider input waits inside it until the other has looked."""
     layer, inside, looked = AdaptiveConv2d(3, 4, 3, padding=1).eval(), threading.Event(), threading.Event()
 
