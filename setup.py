@@ -3,6 +3,7 @@
 torch is not a build requirement: an isolated build would download it a second time. Build with --no-build-isolation.
 """
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-SOURCES = Path("acda", "backends", "csrc")
+SOURCES = [Path("acda", "backends", "csrc", name) for name in ("generator.h", "kernel.h", "native.cpp")]
 
 
 class BuildKernel(build_ext):
@@ -23,6 +24,12 @@ class BuildKernel(build_ext):
         return []
 
 
+def digest() -> str:
+    """As in acda/backends/native.py, which cannot be imported before it is installed."""
+    together = b"".join(path.read_bytes() for path in SOURCES)
+    return "0x" + hashlib.sha256(together).hexdigest()[:15]
+
+
 def kernel() -> list[Extension]:
     try:
         import torch
@@ -33,13 +40,14 @@ def kernel() -> list[Extension]:
     return [
         Extension(
             "acda.backends._native",
-            sources=[str(SOURCES / "native.cpp")],
-            depends=[str(SOURCES / name) for name in ("kernel.h", "generator.h")],
+            sources=[str(path) for path in SOURCES if path.suffix == ".cpp"],
+            depends=[str(path) for path in SOURCES if path.suffix == ".h"],
             include_dirs=[str(place / "include")],
             library_dirs=[str(place / "lib")],
             libraries=["torch_cpu"],
-            # The stable ABI of torch 2.10: the binary loads in every later torch.
-            define_macros=[("TORCH_TARGET_VERSION", "0x020a000000000000")],
+            # The stable ABI of torch 2.10: the binary loads in every later torch. And what it is made from, so that
+            # one that is older than the sources beside it is noticed (native.py).
+            define_macros=[("TORCH_TARGET_VERSION", "0x020a000000000000"), ("ACDA_SOURCES", digest())],
             extra_compile_args=["-std=c++20", "-O3", "-g0", *os.environ.get("ACDA_CXXFLAGS", "").split()],
             extra_link_args=os.environ.get("ACDA_CXXFLAGS", "").split(),
             optional=True,

@@ -78,19 +78,27 @@ class _Tally(TorchDispatchMode):
         self.running: list[str] = []
         self.multiply_adds: Counter[str] = Counter()
         self.kept_bytes: Counter[str] = Counter()
+        self.learned = {_storage(p) for p in model.parameters()}
         # Tensors share storages; each is counted once, and held so that its identity is not given away again.
         self.known = {_storage(t): t for t in (*model.parameters(), *model.buffers())}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         operator = func._overloadpacket
+        number = 0
         if operator in flop_registry:
             number = flop_registry[operator](*args, **(kwargs or {}), out_val=out) // 2
             if operator in BIAS and args[BIAS[operator]] is not None:
                 number += out.numel()
-            for name in set(self.running):
-                self.multiply_adds[name] += number
+        elif operator is aten.add and any(self._is_bias(arg, out) for arg in args):
+            number = out.numel()
+        for name in set(self.running):
+            self.multiply_adds[name] += number
         return out
+
+    def _is_bias(self, operand: Any, out: Tensor) -> bool:
+        """Whether this is a parameter that is spread over the result."""
+        return isinstance(operand, Tensor) and operand.shape != out.shape and _storage(operand) in self.learned
 
     @contextmanager
     def watching(self) -> Iterator[None]:

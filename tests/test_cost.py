@@ -5,7 +5,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from acda import AdaptiveConv2d, create_model
 from acda.cost import count, seconds
-from acda.layers import Involution2d
+from acda.layers import DynamicFilterConv2d, Involution2d, PixelAdaptiveConv2d
 
 
 def test_a_convolution_is_counted_with_its_bias():
@@ -83,6 +83,21 @@ def test_per_pixel_filters_count_their_products():
     layer = Involution2d(32, 32, 3, padding=1, bias=False)
     pixels = 36
     assert count(layer, (1, 32, 6, 6)).multiply_adds == pixels * (32 * 8 + 8 * 18 + 18 + 32 * 9)
+
+
+@pytest.mark.parametrize("size", [1, 6])
+@pytest.mark.parametrize("kind", [PixelAdaptiveConv2d, DynamicFilterConv2d, Involution2d])
+def test_a_bias_added_by_hand_counts(kind, size):
+    with_bias, without = (count(kind(8, 8, 3, padding=1, bias=bias), (2, 8, size, size)) for bias in (True, False))
+    assert with_bias.multiply_adds - without.multiply_adds == 2 * 8 * size**2
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_full_filters_count_their_products_in_every_group(groups):
+    layer, pixels = DynamicFilterConv2d(8, 8, 3, padding=1, groups=groups, bias=False), 36
+    cost = count(layer, (1, 8, 6, 6))
+    filters = 8 * 8 // groups * 9
+    assert cost.multiply_adds == cost.layers["generator"].multiply_adds + pixels * (64 * filters + filters)
 
 
 def test_time_is_measured_and_the_mode_comes_back():

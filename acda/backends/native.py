@@ -4,6 +4,7 @@ Atoms, z and patches never exist for more than a few hundred pixels: the forward
 keeps x, the coefficients and the parameters, and the backward pass recomputes the rest.
 """
 
+import hashlib
 import warnings
 from math import prod
 from pathlib import Path
@@ -37,6 +38,7 @@ SCHEMAS = {
     "bool fixed) -> (Tensor, Tensor, Tensor)",
     "vector_bytes": "() -> int",
     "poison_scratch": "(bool on) -> ()",
+    "sources": "() -> int",
 }
 
 MEND = "With torch and a C++ compiler, in a checkout: pip install --no-build-isolation --force-reinstall --no-deps ."
@@ -148,7 +150,18 @@ def _load() -> str | None:
         torch.ops.load_library(libraries[0])
     except OSError as error:
         return f"it does not load ({error}). {MEND}"
+    if (sources := Path(__file__).parent / "csrc").is_dir() and not _is_made_from(sources):
+        return "it was compiled from other sources than those beside it. In the checkout: make install"
     return None
+
+
+def _is_made_from(sources: Path) -> bool:
+    """Whether the kernel that was loaded is compiled from these files: setup.py tells it their digest."""
+    together = b"".join((sources / name).read_bytes() for name in ("generator.h", "kernel.h", "native.cpp"))
+    try:
+        return bool(torch.ops.acda.sources() == int(hashlib.sha256(together).hexdigest()[:15], 16))
+    except NotImplementedError:
+        return False  # it is older than the question
 
 
 def _register() -> None:

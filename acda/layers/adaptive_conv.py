@@ -37,7 +37,6 @@ class AdaptiveConv2d(ConvLike):
     """
 
     bases: Tensor | None
-    bias: nn.Parameter | None
     _backend: str = "auto"
 
     def __init__(

@@ -12,6 +12,8 @@ PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 class ConvLike(nn.Module):
     """Keeps Conv2d's arguments, checks them as Conv2d does, and has its attributes."""
 
+    bias: nn.Parameter | None
+
     def __init__(
         self,
         in_channels: int,
@@ -67,6 +69,10 @@ class ConvLike(nn.Module):
         """The input with all its padding."""
         (py, px) = self.window.padding
         return F.pad(x, (px, px, py, py), mode="constant" if self.padding_mode == "zeros" else self.padding_mode)
+
+    def biased(self, y: Tensor) -> Tensor:
+        """A result with the layer's bias, where it has one."""
+        return y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None]
 
     def extra_repr(self) -> str:
         parts = [

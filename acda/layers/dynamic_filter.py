@@ -25,8 +25,6 @@ class DynamicFilterConv2d(ConvLike):
     torch.Size([1, 3, 6, 6])
     """
 
-    bias: nn.Parameter | None
-
     def __init__(
         self,
         in_channels: int,
@@ -67,14 +65,15 @@ class DynamicFilterConv2d(ConvLike):
         self._refuse_what_does_not_fit(x)
         filters = self.filters(x)
         padded, (P, Q) = self.padded(x).to(filters.dtype), filters.shape[-2:]
-        y = filters.new_zeros(x.shape[0], self.groups, self.out_channels // self.groups, P, Q)
+        # A product of matrices at each pixel: (O/groups, C/groups) with what the tap sees, (C/groups, 1).
+        y = filters.new_zeros(x.shape[0], self.groups, P, Q, self.out_channels // self.groups, 1)
         for i in range(self.window.side):
             for j in range(self.window.side):
                 seen = padded[:, :, *self.window.tap(i, j, P, Q)].unflatten(1, (self.groups, -1))
                 taps = filters[:, :, :, i, j].unflatten(1, (self.groups, -1))
-                y = y + torch.einsum("bgocpq,bgcpq->bgopq", taps, seen)
-        y = y.flatten(1, 2)
-        return like_input(y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None], x)
+                y = y + taps.movedim((2, 3), (4, 5)) @ seen.movedim(2, 4)[..., None]
+        y = y.squeeze(5).movedim(4, 2).flatten(1, 2)
+        return like_input(self.biased(y), x)
 
     def filters(self, x: Tensor) -> Tensor:
         """The filters of every output pixel: (B, O, C/groups, k, k, P, Q)."""

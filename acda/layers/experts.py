@@ -18,8 +18,6 @@ class ExpertConv2d(ConvLike):
     The weight has three dimensions because torch takes five for a volume when it moves a model to channels_last.
     """
 
-    bias: nn.Parameter | None
-
     def __init__(
         self,
         in_channels: int,

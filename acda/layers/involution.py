@@ -19,8 +19,6 @@ class Involution2d(ConvLike):
     torch.Size([1, 32, 9, 8])
     """
 
-    bias: nn.Parameter | None
-
     def __init__(
         self,
         in_channels: int,
@@ -59,7 +57,7 @@ class Involution2d(ConvLike):
         separate = padded.unflatten(1, (self.groups, -1)).flatten(0, 1)
         y = per_pixel_conv2d(separate, filters.to(x.dtype), *window[1:])
         y = y.unflatten(0, (x.shape[0], self.groups)).flatten(1, 2)
-        return like_input(y if self.bias is None else y + self.bias.to(y.dtype)[:, None, None], x)
+        return like_input(self.biased(y), x)
 
     def filters(self, x: Tensor) -> Tensor:
         """The kernels of every output pixel: (B, groups, k, k, P, Q)."""

@@ -22,8 +22,6 @@ class PixelAdaptiveConv2d(ConvLike):
     torch.Size([2, 16, 10, 10])
     """
 
-    bias: nn.Parameter | None
-
     def __init__(
         self,
         in_channels: int,
@@ -76,4 +74,4 @@ class PixelAdaptiveConv2d(ConvLike):
             part = F.conv2d(padded[:, :, *tap] * alike, weight[:, :, None, None], groups=self.groups)
             total = part if total is None else total + part
         assert total is not None
-        return like_input(total if self.bias is None else total + self.bias.to(total.dtype)[:, None, None], x)
+        return like_input(self.biased(total), x)

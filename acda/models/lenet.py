@@ -79,8 +79,8 @@ class LeNet(nn.Module):
             self.fc = nn.Linear(self.num_features, num_classes, device=like.device, dtype=like.dtype)
 
 
-# Φ begins with a 3×3 here: of three and six channels a 1×1 sees too little, and trained clearly worse. It makes
-# lenet_acda sixty times the multiply-adds of lenet; lenet_wide spends the same on width.
+# Φ begins with a 3×3 here: of three and six channels a 1×1 sees too little. It makes lenet_acda sixty times
+# the multiply-adds of lenet; lenet_wide spends the same on width.
 LENETS: dict[str, Callable[..., LeNet]] = {
     "lenet": LeNet,
     "lenet_acda": partial(LeNet, conv=partial(AdaptiveConv2d, first_kernel=3)),

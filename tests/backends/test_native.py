@@ -1,9 +1,12 @@
 """The operator's kernel against the reference, in values and gradients."""
 
 import itertools
+import os
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -211,6 +214,15 @@ def test_multiply_adds_are_counted():
     assert counts[torch.ops.acda.conv2d_tanh] == 2 * 200 * (8 * 64 + 9 * 64 * 108)
 
 
+def test_a_kernel_from_other_sources_is_noticed(tmp_path):
+    sources = Path(native.__file__).parent / "csrc"
+    assert native._is_made_from(sources)
+    changed = shutil.copytree(sources, tmp_path / "csrc")
+    with (changed / "kernel.h").open("a") as file:
+        file.write("// changed\n")
+    assert not native._is_made_from(changed)
+
+
 def test_a_missing_kernel_is_said_once_and_the_results_are_right(monkeypatch):
     monkeypatch.setattr(native, "MISSING", "it was not compiled")
     monkeypatch.setattr(native, "_said", False)
@@ -268,3 +280,36 @@ def test_training_keeps_the_input_the_coefficients_and_the_parameters():
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         adaptive_conv2d(x, alpha, bases, mixing, bias, padding=3, backend="native")
     assert sum(t.numel() for t in kept) <= x.numel() + alpha.numel() + bases.numel() + mixing.numel()
+
+
+def test_all_of_it_without_the_processors_vectors():
+    """What runs on processors that have none of x86's wide vectors, ARM's for instance: a process of its own asks."""
+    script = """
+import copy, torch
+from acda import AdaptiveConv2d
+print(torch.ops.acda.vector_bytes())
+torch.ops.acda.poison_scratch(True)
+torch.manual_seed(0)
+for dtype, most in ((torch.float32, 1e-5), (torch.float64, 1e-11)):
+    for side, stride, groups in ((3, 1, 1), (5, 2, 2), (7, 1, 1)):
+        layer = AdaptiveConv2d(6, 10, side, stride, side // 2, groups=groups).double()
+        x = torch.randn(2, 6, 17, 19, dtype=torch.float64)
+        found = []
+        for backend, kind in (("native", dtype), ("reference", torch.float64)):
+            one, seen = copy.deepcopy(layer).to(kind), x.to(kind).requires_grad_()
+            one.backend = backend
+            y = one(seen)
+            grads = torch.autograd.grad(y.square().sum(), [seen, *one.parameters()])
+            found.append([y.detach(), *grads, one.eval()(x.to(kind)).detach()])
+        for ours, truth in zip(*found):
+            error = (ours.double() - truth).norm() / truth.norm().clamp_min(1e-30)
+            assert error < 2 * most, (dtype, side, float(error))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ACDA_VECTORS": "baseline"},
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert int(result.stdout) < torch.ops.acda.vector_bytes() or torch.ops.acda.vector_bytes() <= 16

@@ -559,6 +559,8 @@ int64_t vector_bytes() {
 
 void poison_scratch(bool on) { poison = on; }
 
+int64_t sources() { return ACDA_SOURCES; }
+
 }  // namespace
 
 // The schemas are in acda/backends/native.py.
@@ -576,4 +578,5 @@ STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
 STABLE_TORCH_LIBRARY_IMPL(acda, CompositeExplicitAutograd, m) {
   m.impl("vector_bytes", TORCH_BOX(&vector_bytes));
   m.impl("poison_scratch", TORCH_BOX(&poison_scratch));
+  m.impl("sources", TORCH_BOX(&sources));
 }
