@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any
@@ -44,11 +45,13 @@ def convert(
     model = model if inplace else copy.deepcopy(model)
     report = _Report()
     swapped: dict[int, nn.Module] = {}
+    owners = Counter(id(p) for part in model.modules() for p in part.parameters(recurse=False))
     for name, conv in list(_convolutions(model)):
         if name not in chosen:
             continue
         if id(conv) not in swapped:
-            swapped[id(conv)] = _swap(name, conv, keep_weights, options, report)
+            tied = any(owners[id(p)] > 1 for p in conv.parameters())
+            swapped[id(conv)] = _swap(name, conv, tied, keep_weights, options, report)
         if not name:
             model = swapped[id(conv)]
         else:
@@ -80,7 +83,12 @@ def _choose(model: nn.Module, names: Names) -> list[str]:
     return chosen
 
 
-def _swap(name: str, conv: nn.Conv2d, keep_weights: bool, options: dict[str, Any], report: "_Report") -> nn.Module:
+def _swap(
+    name: str, conv: nn.Conv2d, tied: bool, keep_weights: bool, options: dict[str, Any], report: "_Report"
+) -> nn.Module:
+    if tied:
+        report.left[name] = "its weight or bias is another layer's too, and would no longer be"
+        return conv
     if conv._forward_hooks or conv._forward_pre_hooks or conv._backward_hooks or conv._backward_pre_hooks:
         report.left[name] = "it carries hooks, which would be lost"
         return conv

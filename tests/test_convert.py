@@ -133,6 +133,15 @@ def test_a_module_used_twice_stays_shared():
     assert type(converted[0]) is AdaptiveConv2d
 
 
+def test_layers_with_one_weight_stay_as_they_are():
+    model = nn.Sequential(*(nn.Conv2d(4, 4, 3) for _ in range(3)))
+    model[2].weight = model[0].weight
+    with pytest.warns(ConversionWarning, match="2 of 3 layers stay as they were:\n  0: its weight or bias is another"):
+        converted = convert(model, bases=None, num_atoms=9)
+    assert types(converted) == ["1"]
+    assert converted[0].weight is converted[2].weight
+
+
 def test_what_cannot_be_swapped_stays_and_is_named():
     class Special(nn.Conv2d):
         pass
