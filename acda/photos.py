@@ -1,4 +1,4 @@
-"""People's own photos: found by file, folder or pattern, read the right way up, and written whole with all they had."""
+"""People's own photos: found by file, folder or pattern, read upright, written whole with colour profile and EXIF."""
 
 import glob
 import io
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acda.data.image_files import images_in, named, open_upright
+from acda.data.image_files import ORIENTATION, images_in, named, open_upright
 from acda.extras import need
 from acda.files import written_whole
 
@@ -35,11 +35,12 @@ UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 @dataclass(frozen=True)
 class Photo:
     """pixels: (1, 3, H, W) of eight bits    alpha: (1, 1, H, W), or None    about: colour profile and EXIF, as Pillow
-    writes them"""
+    writes them    pages: of its file, of which this is the first"""
 
     pixels: Tensor
     alpha: Tensor | None
     about: dict[str, bytes]
+    pages: int = 1
 
 
 def find_photos(names: Iterable[str]) -> list[Path]:
@@ -89,11 +90,12 @@ def read_photo(path: Path) -> Photo:
     if profile and profile[16:20] == b"RGB ":  # another one is not of the pixels that are written
         about["icc_profile"] = profile
     exif = image.getexif()
-    exif.pop(0x0112, None)  # its turn is done
+    exif.pop(ORIENTATION, None)  # its turn is done
     if exif:
         with suppress(Exception):  # what the maker of a camera wrote there cannot always be written again
             about["exif"] = exif.tobytes()
-    return Photo(_tensor(np.array(image)), None if alpha is None else _tensor(np.array(alpha)[:, :, None]), about)
+    transparency = None if alpha is None else _tensor(np.array(alpha)[:, :, None])
+    return Photo(_tensor(np.array(image)), transparency, about, image.info["pages"])
 
 
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:

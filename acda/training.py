@@ -60,6 +60,17 @@ class Run:
     workers: int = 0
     """processes that read images for each of them, where the images stay in their files"""
 
+    def __post_init__(self) -> None:
+        for name, least in (("devices", 1), ("nodes", 1), ("workers", 0), ("threads", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"--{name} needs to be at least {least}; got {value}.")
+        gpus = torch.cuda.device_count()
+        if self.accelerator == "gpu" and self.devices > gpus:
+            raise ValueError(f"--devices {self.devices} with --accelerator gpu needs so many GPUs; torch sees {gpus}.")
+        if self.sync_batchnorm and (self.accelerator in ("cpu", "mps") or not gpus):
+            raise ValueError("--sync-batchnorm needs GPUs: torch's SyncBatchNorm does not run on CPUs.")
+
 
 def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     """Train as the recipe says, and return the last epoch's scores, which are in scores.json too."""
@@ -117,7 +128,7 @@ def task_of(recipe: Recipe, run: Run) -> Task:
 
 
 def task_for_evaluation(recipe: Recipe, facts: dict[str, str]) -> Task:
-    """The same with the test data alone. facts: those that were saved with the weights."""
+    """The same for its test data. facts: those that were saved with the weights."""
     if isinstance(recipe, Counting):
         return CountingTask.for_evaluation(recipe, facts)
     if isinstance(recipe, Restoration):
@@ -135,21 +146,23 @@ def _quieten() -> None:
 
 def _prepare(folder: Path, recipe: Recipe, run: Run) -> Path | None:
     """Make the run's folder, or check that it holds the run to go on with; returns the checkpoint."""
-    if run.sync_batchnorm and not torch.cuda.is_available():
-        raise ValueError("--sync-batchnorm needs GPUs: torch's SyncBatchNorm does not run on CPUs.")
     description, last = folder / "recipe.json", folder / "checkpoints" / "last.ckpt"
     if run.resume:
         if not description.exists():
             raise ValueError(
                 f"{folder} has no run to resume (recipe.json is missing). Leave --resume out to start one."
             )
-        if recipe_from_json(description.read_text()) != recipe:
+        # The data may be somewhere else by now.
+        before, now = (json.loads(r.portable().to_json()) for r in (recipe_from_json(description.read_text()), recipe))
+        changed = [f"{key} {before.get(key)}, now {now.get(key)}" for key in now if before.get(key) != now.get(key)]
+        if changed:
             raise ValueError(
-                f"{description} is of another recipe: a run is resumed with the settings that it was started with."
+                f"{description} is of another recipe ({'; '.join(changed)}): a run is resumed with the settings that "
+                "it was started with."
             )
         return last if last.exists() else None
-    # Another process of the same run may have made it a moment ago.
-    if last.exists():
+    # Another process of the same run may have made the folder a moment ago.
+    if any(path.exists() for path in (last, folder / "scores.json", folder / "weights.safetensors")):
         raise ValueError(f"{folder} has a run already. Pass --resume to go on with it, or another --out.")
     folder.mkdir(parents=True, exist_ok=True)
     with written_whole(description) as file:
@@ -161,9 +174,23 @@ def _checkpoints(folder: Path, task: Task) -> list[ModelCheckpoint]:
     """After every epoch the last one, tested or not, and the best of those that were tested."""
     common: dict[str, Any] = {"dirpath": folder / "checkpoints", "save_top_k": 1, "enable_version_counter": False}
     return [
-        ModelCheckpoint(filename="best", monitor=task.monitored, mode=task.best, **common),
-        ModelCheckpoint(filename="last", save_on_train_epoch_end=True, **common),
+        MovableCheckpoint(filename="best", monitor=task.monitored, mode=task.best, **common),
+        MovableCheckpoint(filename="last", save_on_train_epoch_end=True, **common),
     ]
+
+
+class MovableCheckpoint(ModelCheckpoint):
+    """Lightning forgets the best score of a run whose folder was moved, and would write a worse one over it."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        before, here = str(state_dict["dirpath"]), str(self.dirpath)
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {moved(path): score for path, score in value.items()}
+            return value.replace(before, here, 1) if isinstance(value, str) else value
+
+        super().load_state_dict({key: moved(value) for key, value in state_dict.items()})
 
 
 class WholeFiles(TorchCheckpointIO):

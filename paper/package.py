@@ -2,7 +2,8 @@
 
     python paper/package.py runs/paper/RECIPE NAME      # acda/packaged/NAME.safetensors
 
-Filters go to float16, what normalises and the bases stay in float32; `acda evaluate NAME` tells what that costs.
+Filters go to float16, what normalises and the bases stay in float32; `acda evaluate NAME --data DIR` tells what that
+costs.
 """
 
 import argparse

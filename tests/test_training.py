@@ -138,6 +138,38 @@ def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, 
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
+def test_run_and_data_may_be_moved_between_two_sittings(recipe, tmp_path, monkeypatch):
+    from acda.tasks.classification import ClassificationTask
+
+    recipe = replace(recipe, epochs=2)
+    original, steps = ClassificationTask.training_step, []
+
+    def interrupted(self, batch, index):
+        steps.append(index)
+        if len(steps) == 8:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, batch, index)
+
+    monkeypatch.setattr(ClassificationTask, "training_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(recipe, "run", Run(out=tmp_path / "before", accelerator="cpu"))
+    best = tmp_path / "before" / "checkpoints" / "best.ckpt"
+    # As if the first epoch had been better than any can be: the second must not be written over it.
+    last = torch.load(best.with_name("last.ckpt"), weights_only=True)
+    (state,) = (s for s in last["callbacks"].values() if s.get("monitor") == "error")
+    state["best_model_score"] = state["kth_value"] = torch.tensor(-1.0)
+    state["best_k_models"] = {path: torch.tensor(-1.0) for path in state["best_k_models"]}
+    torch.save(last, best.with_name("last.ckpt"))
+    kept = best.read_bytes()
+    (tmp_path / "before").rename(tmp_path / "after")
+    shutil.copytree(recipe.data, tmp_path / "elsewhere")
+    fit(
+        replace(recipe, data=tmp_path / "elsewhere"), "run", Run(out=tmp_path / "after", accelerator="cpu", resume=True)
+    )
+    assert (tmp_path / "after" / "checkpoints" / "best.ckpt").read_bytes() == kept
+    assert not (tmp_path / "before").exists()
+
+
 def command(recipe: Classification, out: Path, *more: str) -> list[str]:
     settings = ["--data", str(recipe.data), "--epochs", str(recipe.epochs), "--batch-size", str(recipe.batch_size)]
     settings += ["--learning-rate", str(recipe.learning_rate), "--warmup-steps", str(recipe.warmup_steps)]
@@ -155,7 +187,7 @@ def test_sigkill_at_any_moment(recipe, tmp_path):
     while not last.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.wait(60)
     torch.load(last, weights_only=True)
     assert not (parts / "weights.safetensors").exists()
     subprocess.run(command(recipe, parts, "--resume"), check=True, capture_output=True)
@@ -192,14 +224,13 @@ def test_two_machines_with_the_same_command(recipe, tmp_path):
         port = str(free.getsockname()[1])
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "MASTER", "NODE"))}
     machines = []
+    log = (tmp_path / "log.txt").open("w+")
     for rank in ("0", "1"):
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
         launcher += ["--node-rank", rank, "--master-addr", "127.0.0.1", "--master-port", port]
         train = command(recipe, together, "--margin", "0", "--nodes", "2")[1:]
-        machines.append(
-            subprocess.Popen([*launcher, *train], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        )
-    assert [machine.wait() for machine in machines] == [0, 0]
+        machines.append(subprocess.Popen([*launcher, *train], env=environment, stdout=log, stderr=log))
+    assert [machine.wait(300) for machine in machines] == [0, 0], (tmp_path / "log.txt").read_text()[-2000:]
     assert_same(weights(together), weights(alone), tolerance=1e-6)
 
 
@@ -262,12 +293,19 @@ def test_what_cannot_be_run_is_refused(recipe, tmp_path):
     with pytest.raises(ValueError, match="has no run to resume"):
         fit(recipe, "x", Run(out=tmp_path / "none", resume=True))
     with pytest.raises(ValueError, match="SyncBatchNorm does not run on CPUs"):
-        fit(recipe, "x", Run(out=tmp_path / "none", sync_batchnorm=True))
+        Run(accelerator="cpu", sync_batchnorm=True)
+    with pytest.raises(ValueError, match="--threads needs to be at least 1; got 0"):
+        Run(threads=0)
+    with pytest.raises(ValueError, match="needs so many GPUs; torch sees"):
+        Run(accelerator="gpu", devices=1000)
     fit(replace(recipe, epochs=1), "x", Run(out=tmp_path / "run", accelerator="cpu"))
     with pytest.raises(ValueError, match="has a run already"):
         fit(recipe, "x", Run(out=tmp_path / "run", accelerator="cpu"))
-    with pytest.raises(ValueError, match="is of another recipe"):
+    with pytest.raises(ValueError, match=r"is of another recipe \(epochs 1, now 3\)"):
         fit(recipe, "x", Run(out=tmp_path / "run", accelerator="cpu", resume=True))
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(ValueError, match="has a run already"):
+        fit(replace(recipe, epochs=1), "x", Run(out=tmp_path / "run", accelerator="cpu"))
     with pytest.raises(ValueError, match="fewer than one batch"):
         fit(replace(recipe, batch_size=100), "x", Run(out=tmp_path / "large", accelerator="cpu"))
 
@@ -327,11 +365,13 @@ def test_counting_from_a_classifiers_weights(tmp_path):
     assert [epoch["epoch"] for epoch in saved] == [2, 4]
     assert scores["images"] == 4
     assert 0 < scores["MAE"] <= scores["root MSE"]
+    shutil.rmtree(tmp_path / "dots" / "train")  # the test photos are enough
     again = evaluate(tmp_path / "run", tmp_path / "dots")
     assert again["MAE"] == pytest.approx(scores["MAE"], abs=1e-4)
     assert recipe_from_json((tmp_path / "run" / "recipe.json").read_text()) == recipe
     model = load(tmp_path / "run").model
     assert isinstance(model, CrowdCounter)
+    shutil.copytree(tmp_path / "dots" / "test", tmp_path / "dots" / "train")
     with pytest.raises(ValueError, match=r"classifier.safetensors: these are not the weights of the same kind"):
         fit(replace(recipe, model="crowd_counter_s"), "dots", Run(out=tmp_path / "other", accelerator="cpu"))
 
@@ -389,3 +429,34 @@ def test_restoring_from_pairs(tmp_path):
     assert tuple(load(tmp_path / "run").model.trunk.blocks[0].conv2.mixing.shape) == (48, 48, 2)
     with pytest.raises(ValueError, match=r"0.png is smaller than the crops of 64×64"):
         fit(replace(recipe, crop=64), "noisy", Run(out=tmp_path / "other", accelerator="cpu"))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path, monkeypatch, workers):
+    """By the command line: stopped in the middle of an epoch of crops, it ends with the weights of a whole run."""
+    from acda.tasks.restoration import RestorationTask
+
+    random = np.random.default_rng(0)
+    for part in ("train", "test"):
+        (tmp_path / "clean" / part).mkdir(parents=True)
+        for i in range(2):
+            image = Image.fromarray(random.integers(0, 256, (40, 40, 3)).astype(np.uint8))
+            image.save(tmp_path / "clean" / part / f"{i}.png")
+    settings = ["--data", str(tmp_path / "clean"), "--epochs", "2", "--crops", "12", "--crop", "24"]
+    settings += ["--batch-size", "4", "--options", "num_atoms", "2", "--workers", str(workers), "--accelerator", "cpu"]
+    train = ["train", "synthetic_restorer_variational", *settings]
+    assert main([*train, "--out", str(tmp_path / "whole")]) == 0
+    original, steps = RestorationTask.training_step, []
+
+    def interrupted(self, batch, index):
+        steps.append(index)
+        if len(steps) == 4:  # the first of the second epoch
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, batch, index)
+
+    monkeypatch.setattr(RestorationTask, "training_step", interrupted)
+    assert main([*train, "--out", str(tmp_path / "parts")]) == 130
+    assert main([*train, "--out", str(tmp_path / "parts"), "--resume"]) == 0
+    assert len(steps) == 6
+    assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+    assert load(tmp_path / "parts").facts["options"] == '{"num_atoms": 2}'

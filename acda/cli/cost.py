@@ -33,7 +33,10 @@ def cost(
     if len(shape) != 4:
         raise ValueError(f"--input needs channels, height and width, such as 3,224,224; got {input!r}.")
     network = find_model(model, **({} if num_classes is None else {"num_classes": num_classes}))
-    counted = counting.count(network, shape)
+    try:
+        counted = counting.count(network, shape)
+    except RuntimeError as error:
+        raise ValueError(f"{model} does not take an input of {input}: {error}") from error
     print(f"{model}, input {' × '.join(map(str, shape))}\n")
     print(f"{'':<34} {'kind':<20} {'parameters':>12} {'multiply-adds':>16} {'kept to train':>14}")
     rows = [("whole network", counted)]

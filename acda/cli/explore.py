@@ -21,11 +21,13 @@ def explore(
 
     Args:
         photo: to begin with; others can be dropped on the page.
-        model: a packaged network, a fresh one by its name, a run or its weights; the denoiser unless given.
+        model: a packaged network, a fresh one by its name, a run or its weights; the packaged denoiser unless given.
         port: on which the page is served; 0 for any that is free.
         host: address to serve on; this machine alone unless given.
         browser: open the page in the browser.
     """
+    if not 0 <= port < 65536:
+        raise ValueError(f"--port needs to be from 0 to 65535; got {port}.")
     from acda.explorer.server import create_app
 
     uvicorn = need("uvicorn", "explore")

@@ -1,13 +1,14 @@
 """acda look: what the filters of a network do on a photo."""
 
 import json as json_format
+import sys
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 from acda.cli.restore import Out
 from acda.insight.draw import draw_look, map_place, photo_place
-from acda.insight.subject import find_subject
+from acda.insight.subject import FRESH, find_subject
 from acda.insight.subject import look as look_at
 from acda.insight.view import LayerView
 from acda.names import unknown
@@ -28,12 +29,14 @@ def look(
     Args:
         photo: any image file.
         out: the picture; beside the photo, marked `look`, unless given.
-        model: a packaged network, a fresh one by its name, a run or its weights; the denoiser unless given.
+        model: a packaged network, a fresh one by its name, a run or its weights; the packaged denoiser unless given.
         layer: name of the layer; the first adaptive one unless given.
         at: places on the photo, x,y in pixels; the most different ones unless given.
         json: print the numbers instead of drawing.
     """
     name, subject = find_subject(model)
+    if name == FRESH:
+        print("acda look: no denoiser is packaged, so this is a fresh layer; --model names a network.", file=sys.stderr)
     pixels = read_photo(photo).pixels
     seen = look_at(subject, pixels)
     views = seen.captured.layers

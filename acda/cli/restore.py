@@ -52,7 +52,14 @@ def write_each(
     def one(path: Path) -> None:
         to = output_path(path, out, mark, len(paths) > 1)
         places.take(to, path)
-        write_photo(work(read_photo(path), path.name), to)
+        photo = read_photo(path)
+        if photo.pages > 1:
+            if to.resolve() == path.resolve():
+                raise ValueError(
+                    f"{path} has {photo.pages} pages, of which only the first would be left. Give an --out."
+                )
+            print(f"acda {verb}: {path} has {photo.pages} pages; this is the first.", file=sys.stderr)
+        write_photo(work(photo, path.name), to)
         print(to, flush=True)
 
     return each_photo(verb, paths, one)

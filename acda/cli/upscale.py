@@ -10,7 +10,7 @@ def upscale(
     photos: tuple[str, ...],
     /,
     out: Out = None,
-    scale: float = 2.0,
+    scale: float | None = None,
     weights: str = "super_resolver",
     tile: int = 1024,
     overwrite: bool = False,
@@ -20,19 +20,20 @@ def upscale(
     Args:
         photos: files, folders or patterns.
         out: file for the result, or folder where there are several.
-        scale: how many times as wide and as high.
+        scale: how many times as wide and as high; what the network was trained at unless given, or 2.
         weights: a packaged network, a run's folder, or its weights.safetensors.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: write over the photo itself, where that is where the result goes.
     """
-    if not 1 <= scale <= LARGEST:
-        raise ValueError(f"--scale needs to be from 1 to {LARGEST:g}; got {scale:g}.")
     trained = load_restorer(weights)
+    times = float(trained.facts.get("scale", 2)) if scale is None else scale
+    if not 1 <= times <= LARGEST:
+        raise ValueError(f"--scale needs to be from 1 to {LARGEST:g}; got {times:g}.")
 
     def work(photo: Photo, name: str) -> Photo:
-        height, width = (round(scale * side) for side in photo.pixels.shape[2:])
+        height, width = (round(times * side) for side in photo.pixels.shape[2:])
         larger = resized(photo.pixels, height, width)
         alpha = None if photo.alpha is None else resized(photo.alpha, height, width)
         return Photo(restored(trained, larger, tile, name), alpha, photo.about)
 
-    return write_each("upscale", photos, work, out, f"x{scale:g}", overwrite)
+    return write_each("upscale", photos, work, out, f"x{times:g}", overwrite)

@@ -12,7 +12,7 @@ import scipy.io
 import torch
 from torch import Tensor
 
-from acda.data.image_files import image_size, images_in
+from acda.data.image_files import image_size, images_in, orientation_of
 
 Points = np.ndarray[Any, np.dtype[np.float64]]
 # With more heads outside the picture than this, the points are not of this picture.
@@ -43,6 +43,14 @@ def read_crowds(folder: Path) -> tuple[list[Crowd], list[Crowd]]:
     raise ValueError(f"{folder} needs the folders {needed}.")
 
 
+def read_test_crowds(folder: Path) -> list[Crowd]:
+    """The test photos alone, which may be all that is there."""
+    for read, (_, test) in LAYOUTS:
+        if (folder / test).is_dir():
+            return read(folder / test)
+    raise ValueError(f"{folder} needs one of the folders {', '.join(test for _, (_, test) in LAYOUTS)}.")
+
+
 def _shanghaitech(folder: Path) -> list[Crowd]:
     truth = next((folder / name for name in ("ground-truth", "ground_truth") if (folder / name).is_dir()), None)
     if truth is None or not (folder / "images").is_dir():
@@ -70,6 +78,8 @@ def _own(folder: Path) -> list[Crowd]:
     def of(photo: Path) -> Any:
         if photo.name not in points:
             raise ValueError(f"{photo} has no points. One without heads is listed too: without x and y.")
+        if orientation_of(photo) != 1:
+            raise ValueError(f"{photo} is turned by its EXIF, its points may be or not: save it upright.")
         return points[photo.name]
 
     return _with_points(folder, of)
@@ -83,20 +93,23 @@ LAYOUTS: list[tuple[Callable[[Path], list[Crowd]], tuple[str, str]]] = [
 
 
 def _read_csv(path: Path) -> dict[str, list[list[float]]]:
+    try:
+        rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} cannot be read as CSV in UTF-8 ({error}).") from error
     points: dict[str, list[list[float]]] = {}
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        for line, row in enumerate(csv.reader(file), start=1):
-            if not row or (line == 1 and row[0].strip().lower() == "file"):
-                continue
-            name, *numbers = (cell.strip() for cell in row)
-            heads = points.setdefault(name, [])
-            if not any(numbers):
-                continue
-            try:
-                x, y = map(float, numbers)
-            except ValueError as error:
-                raise ValueError(f"{path}, line {line}: a file, x and y are needed; got {','.join(row)}.") from error
-            heads.append([x, y])
+    for line, row in enumerate(rows, start=1):
+        if not row or (line == 1 and row[0].strip().lower() == "file"):
+            continue
+        name, *numbers = (cell.strip() for cell in row)
+        heads = points.setdefault(name, [])
+        if not any(numbers):
+            continue
+        try:
+            x, y = map(float, numbers)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {line}: a file, x and y are needed; got {','.join(row)}.") from error
+        heads.append([x, y])
     return points
 
 

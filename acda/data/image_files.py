@@ -10,7 +10,12 @@ import numpy as np
 
 from acda.extras import need
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
+SUFFIXES = {
+    *(".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".webp", ".tif", ".tiff"),
+    *(".ppm", ".pgm", ".pnm", ".gif", ".avif", ".jp2", ".tga"),
+}
+# EXIF's number for how a camera was held.
+ORIENTATION = 0x0112
 # What a complete file has near its end.
 ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 
@@ -28,17 +33,21 @@ def open_rgb(path: Path | BinaryIO, name: str | None = None, formats: tuple[str,
         if image.mode.startswith("I;16") or image.mode == "I":
             grey = np.asarray(image, dtype=np.float64) * (255 / 65535)
             image = image_module.fromarray(np.clip(np.round(grey), 0, 255).astype(np.uint8))
+        if image.mode == "F":
+            raise ValueError("its pixels are floating point numbers of no known range")
         return image.convert("RGB")
 
 
 def open_upright(
     path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None
 ) -> tuple[Any, Any]:
-    """open_rgb, turned as the EXIF of a camera's file says; and its transparency, or None."""
+    """open_rgb, turned as the EXIF of a camera's file says; and its transparency, or None; pages are in its info."""
     image_module = need("PIL.Image", "photos")
     with named(name or path), image_module.open(path, formats=formats) as file:
         file.load()
-        orientation, info = file.getexif().get(0x0112, 1), dict(file.info)
+        orientation, info = file.getexif().get(ORIENTATION, 1), dict(file.info)
+        # A phone's MPO is a photo with its previews, not several.
+        info["pages"] = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
         transparent = "A" in file.getbands() or "transparency" in info
         alpha = file.convert("RGBA").getchannel("A") if transparent else None
     turn = image_module.Transpose
@@ -64,6 +73,13 @@ def image_size(path: Path) -> tuple[int, int]:
     with named(path), need("PIL.Image", "photos").open(path) as image:
         width, height = image.size
     return width, height
+
+
+def orientation_of(path: Path) -> int:
+    """How a camera says that it was held, from 1 to 8; 1 is upright, and what a file means that does not say."""
+    with named(path), need("PIL.Image", "photos").open(path) as image:
+        found = image.getexif().get(ORIENTATION)
+    return found if found in range(1, 9) else 1
 
 
 def check_whole(path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
 from acda.data.batches import TestBatches, TrainBatches, generator_for
 from acda.data.image_files import image_size, read_rgb
@@ -14,7 +14,8 @@ from acda.data.loading import DecodingLoader
 from acda.data.noise import noisy
 from acda.data.pairs import PhotoPair
 
-# Decoded photos that are kept from one epoch to the next, in bytes; larger sets are decoded each time.
+# Decoded photos that are kept from one epoch to the next, in bytes; larger sets are decoded each time, and so are all
+# where workers do it, who live for an epoch.
 MOST_KEPT = 2_000_000_000
 # Pixels of eight bits to 0 … 1.
 UNIT = torch.tensor([[0.0] * 3, [255.0] * 3])
@@ -42,7 +43,7 @@ class Photos:
             return self._kept[index]
         pair = self.pairs[index]
         pixels = np.stack([read_rgb(pair.degraded), read_rgb(pair.clean)])
-        if self.fit_in_memory:
+        if get_worker_info() is None and self.fit_in_memory:
             self._kept[index] = pixels
         return pixels
 

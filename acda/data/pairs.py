@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.io
 
-from acda.data.image_files import image_size, images_in
+from acda.data.image_files import image_size, images_in, orientation_of
 
 # City100: every tenth scene is for testing. SIDD: these scenes. PolyU: these cameras.
 SIDD_TEST_SCENES = ("009", "010")
@@ -38,6 +38,8 @@ def read_pairs(folder: Path, scale: int | None = None) -> Split:
     One's own: {train,test}/{input,target}/ with equal names.
     A folder that has folders in these layouts is all of them together.
     """
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}. Give that of the dataset.")
     found = _known(folder, scale)
     if found is None:
         inner = [_known(place, scale) for place in sorted(folder.iterdir()) if place.is_dir()]
@@ -153,6 +155,10 @@ def _check_sizes(pairs: Iterable[PhotoPair]) -> None:
                 f"the photos of a pair need one size; {pair.degraded} has {degraded[0]}×{degraded[1]}, {pair.clean} "
                 f"has {clean[0]}×{clean[1]}."
             )
+        if orientation_of(pair.degraded) != orientation_of(pair.clean):
+            raise ValueError(
+                f"{pair.degraded} and {pair.clean} are turned in different ways (EXIF): save both upright."
+            )
 
 
 def _check_scenes(folder: Path, split: Split) -> None:
@@ -186,7 +192,7 @@ def read_blocks(folder: Path) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
     for file, name in zip(files, names, strict=True):
         try:
             content = scipy.io.loadmat(str(_present(file)))[name]
-        except (KeyError, NotImplementedError, OSError, TypeError, scipy.io.matlab.MatReadError) as error:
+        except Exception as error:  # a broken file ends in whatever its bytes happen to mean
             raise ValueError(f"{file} cannot be read as SIDD's blocks ({type(error).__name__}: {error}).") from error
         if content.ndim != 5 or content.shape[-1] != 3 or content.dtype != np.uint8:
             raise ValueError(f"{file} needs eight-bit blocks (images, blocks, H, W, 3); got {content.shape}.")

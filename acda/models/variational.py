@@ -1,7 +1,8 @@
 """Denoisers that say how sure they are: VDNet's pair of networks (Yue et al., 2019), around any denoiser."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -91,9 +92,11 @@ def _two(before: int, after: int) -> nn.Module:
     )
 
 
-def variational(conv: Callable[..., nn.Module] = AdaptiveConv2d) -> VariationalDenoiser:
-    """The restorer's trunk with a mean and a variance at its end."""
-    model = VariationalDenoiser(Trunk(3, 6, conv), stride=4)
+def variational(
+    conv: Callable[..., nn.Module] = AdaptiveConv2d, kernel_size: int = 7, **layer: Any
+) -> VariationalDenoiser:
+    """The restorer's trunk with a mean and a variance at its end; layer: further arguments as Restorer's."""
+    model = VariationalDenoiser(Trunk(3, 6, partial(conv, **layer), kernel_size), stride=4)
     assert isinstance(model.denoiser, Trunk)
     _begin_with_the_photo(model.denoiser.up[-2])
     return model

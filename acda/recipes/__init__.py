@@ -1,4 +1,7 @@
-"""Recipes by name. A recipe is a function that returns a dataclass; its docstring tells command, duration and score."""
+"""Recipes by name. A recipe is a function that returns a dataclass.
+
+Its docstring tells the command, and where it was run here, the duration and the score.
+"""
 
 from collections.abc import Callable
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from acda.data.batches import TestBatches, TrainBatches
 from acda.data.crowd_crops import CrowdLoader
-from acda.data.crowds import Crowd, read_crowds
+from acda.data.crowds import Crowd, read_crowds, read_test_crowds
 from acda.data.loading import IMAGENET_STATISTICS
 from acda.models import CrowdCounter, create_model
 from acda.recipe import Counting
@@ -42,7 +42,7 @@ class CountingTask(Task):
     @classmethod
     def for_evaluation(cls, recipe: Counting, facts: dict[str, str]) -> "CountingTask":
         """With the test photos alone."""
-        return cls(recipe, None, read_crowds(recipe.data)[1])
+        return cls(recipe, None, read_test_crowds(recipe.data))
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, densities = batch

@@ -46,7 +46,7 @@ class RestorationTask(Task):
 
     @classmethod
     def for_evaluation(cls, recipe: Restoration, facts: dict[str, str]) -> "RestorationTask":
-        """With the test photos alone."""
+        """With the test photos, which are told from the others by looking at all of them."""
         return cls(recipe, None, read_photos(recipe)[1])
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:

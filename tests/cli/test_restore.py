@@ -5,14 +5,14 @@ import struct
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageCms
+from PIL import Image, ImageCms, ImageOps
 
 from acda import create_model
 from acda.cli import main
 from acda.cli.restore import load_restorer, restored
 from acda.inference import apply_in_tiles
 from acda.photos import eight_bits, read_photo
-from acda.weights import write_weights
+from acda.weights import find_weights, read_weights, write_weights
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,45 @@ def test_orientation_profile_exif_and_transparency_are_kept(weights, tmp_path):
         assert image.info["icc_profile"] == profile
         alpha = np.array(image.getchannel("A").resize((60, 44)), int)
     assert np.abs(alpha - np.array(picture(channels=4).getchannel("A"))).mean() < 4
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_way_to_hold_a_camera(orientation, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "turned.png"
+    picture(channels=4).save(path, exif=exif)
+    photo = read_photo(path)
+    with Image.open(path) as image:
+        upright = torch.from_numpy(np.array(ImageOps.exif_transpose(image))).permute(2, 0, 1)
+    assert torch.equal(photo.pixels[0], upright[:3])
+    assert photo.alpha is not None
+    assert torch.equal(photo.alpha[0], upright[3:])
+
+
+def test_of_several_pages_the_first_is_done_and_none_is_lost(weights, tmp_path, capsys):
+    scan = tmp_path / "scan.tif"
+    picture().save(scan, save_all=True, append_images=[picture(), picture()])
+    before = scan.read_bytes()
+    assert main(["restore", str(scan), "--weights", weights, "-o", str(scan), "--overwrite"]) == 1
+    assert "has 3 pages, of which only the first would be left" in capsys.readouterr().err
+    assert scan.read_bytes() == before
+    assert main(["restore", str(scan), "--weights", weights]) == 0
+    assert "scan.tif has 3 pages; this is the first." in capsys.readouterr().err
+
+
+def test_floating_point_pixels_are_refused(weights, tmp_path, capsys):
+    Image.fromarray(np.random.default_rng(0).random((30, 40)).astype(np.float32)).save(tmp_path / "f.tif")
+    assert main(["restore", str(tmp_path / "f.tif"), "--weights", weights]) == 1
+    assert "floating point numbers of no known range" in capsys.readouterr().err
+
+
+def test_the_scale_is_the_networks_own_unless_given(photo, weights, tmp_path):
+    tensors, facts = read_weights(find_weights(weights))
+    write_weights(tmp_path / "w.safetensors", tensors, {**facts, "scale": "3"})
+    assert main(["upscale", str(photo), "--weights", str(tmp_path / "w.safetensors")]) == 0
+    with Image.open(tmp_path / "a_x3.png") as image:
+        assert image.size == (180, 132)
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "CMYK", "I;16", "1", "LA"])

@@ -304,10 +304,11 @@ def test_bad_input_is_refused_with_a_reason(call, error, message):
 
 def test_a_layer_in_plain_torch_is_plain_torch_throughout(monkeypatch):
     """backend="reference" reaches Φ too: no operator of the kernel runs."""
-    for name in ("adaptive_conv2d", "conv2d_tanh"):
+    for name in ("adaptive_conv2d", "conv2d_tanh", "conv2d", "norm_tanh"):
         monkeypatch.setattr(f"acda.backends.native.{name}", None)
-    layer, x = AdaptiveConv2d(3, 4, 3).eval(), torch.randn(1, 3, 6, 6)
+    layer, x = AdaptiveConv2d(3, 4, 3), torch.randn(1, 3, 6, 6)
     layer.backend = "reference"
+    layer(x).sum().backward()
     with torch.no_grad():
-        layer(x)
+        layer.eval()(x)
     assert layer.backend == layer.generator.backend == "reference"
