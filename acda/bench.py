@@ -130,7 +130,9 @@ def peak_memory(case: Case, mode: str, contender: str) -> dict[str, float]:
     arguments = [json.dumps(asdict(case)), mode, contender, str(torch.get_num_threads())]
     child = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     if child.returncode:
-        raise ValueError(f"{contender} on {case.name} failed: {child.stderr.strip().splitlines()[-1]}")
+        # One that was killed for its memory says nothing.
+        last = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
+        raise ValueError(f"{contender} on {case.name} failed: {last}")
     return dict(json.loads(child.stdout))
 
 

@@ -99,9 +99,6 @@ def _swap(
     except (ValueError, TypeError, RuntimeError) as reason:  # the last where its weights are not all numbers
         report.left[name] = str(reason)
         return conv
-    layer.train(conv.training).requires_grad_(conv.weight.requires_grad)
-    if conv.bias is not None and layer.bias is not None:
-        layer.bias.requires_grad_(conv.bias.requires_grad)
     return layer
 
 

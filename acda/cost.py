@@ -110,13 +110,16 @@ class _Tally(TorchDispatchMode):
             if module in parts:
                 continue
             handles.append(module.register_forward_pre_hook(lambda _, __, name=name: self.running.append(name)))
-            handles.append(module.register_forward_hook(lambda _, __, ___: self.running.pop() and None))
+            handles.append(module.register_forward_hook(lambda _, __, ___: self._leave()))
         try:
             with torch.autograd.graph.saved_tensors_hooks(self._keep, lambda t: t):
                 yield
         finally:
             for handle in handles:
                 handle.remove()
+
+    def _leave(self) -> None:
+        self.running.pop()
 
     def _keep(self, t: Tensor) -> Tensor:
         if _storage(t) not in self.known:
@@ -136,21 +139,18 @@ def _parameters(module: nn.Module) -> int:
 
 def seconds(module: nn.Module, *shapes: tuple[int, ...], training: bool = False, rounds: int = 5) -> float:
     """Median time of one pass where the module is: inference, or forward and backward. For comparisons in one run."""
+    module = copy.deepcopy(module)  # training moves its statistics
     like = next(module.parameters())
     inputs = [torch.randn(shape, device=like.device, dtype=like.dtype) for shape in shapes]
-    was_training = module.training
     module.train(training)
     taken = []
-    try:
-        for _ in range(rounds + 1):
-            begun = time.perf_counter()
-            with torch.set_grad_enabled(training):
-                out = module(*inputs)
-            if training:
-                torch.autograd.grad(out.sum(), [p for p in module.parameters() if p.requires_grad])
-            if like.device.type == "cuda":
-                torch.cuda.synchronize()
-            taken.append(time.perf_counter() - begun)
-    finally:
-        module.train(was_training)
+    for _ in range(rounds + 1):
+        begun = time.perf_counter()
+        with torch.set_grad_enabled(training):
+            out = module(*inputs)
+        if training:
+            torch.autograd.grad(out.sum(), [p for p in module.parameters() if p.requires_grad])
+        if like.device.type == "cuda":
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - begun)
     return statistics.median(taken[1:])

@@ -233,6 +233,8 @@ def _without_autocast(function: Callable[..., Tensor], x: Tensor, *args: Any) ->
 
 def like_input(y: Tensor, x: Tensor) -> Tensor:
     """Answer channels_last with channels_last and everything else with contiguous, as convolutions do."""
+    if torch._C._are_functorch_transforms_active():
+        return y  # vmap knows no memory formats
     if not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last):
         return y.contiguous(memory_format=torch.channels_last)
     return y.contiguous()

@@ -212,12 +212,12 @@ def collect() -> None:
         if not arms:
             continue
         recipes = [json.loads((arm.out / "recipe.json").read_text()) for arm in arms]
-        commits = {json.loads((arm.out / "scores.json").read_text())["circumstances"]["commit"] for arm in arms}
+        facts = [json.loads((arm.out / "scores.json").read_text())["circumstances"] for arm in arms]
         seeds = sorted({recipe["seed"] for recipe in recipes})
         rows = [row for arm in arms for row in rows_of(arm)]
         rows += gains(rows) if table == "lenet" else []
-        commit, budget = ", ".join(sorted(commits)), budget_of(recipes[0])
-        write_results(table, rows, commit=commit, threads=1, budget=budget, seeds=seeds)
+        own = {"commit": ", ".join(sorted({fact["commit"] for fact in facts})), "budget": budget_of(recipes[0])}
+        write_results(table, rows, **{**facts[0], **own, "seeds": seeds})
 
 
 def write_results(name: str, rows: list[dict[str, Any]], **own: Any) -> None:

@@ -231,3 +231,25 @@ def test_a_bias_may_train_alone():
     layer = convert(conv, keep_weights=False)
     assert layer.bias.requires_grad
     assert not layer.mixing.requires_grad
+
+
+def test_learnable_bases_stay_learnable_when_a_layer_is_frozen():
+    own = nn.Parameter(torch.randn(9, 3, 3))
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3))
+    model[1].requires_grad_(False)
+    converted = convert(model, bases=own, num_atoms=9)
+    assert own.requires_grad
+    assert converted[0].mixing.requires_grad
+    assert not any(p.requires_grad for name, p in converted[1].named_parameters() if name != "bases")
+
+
+def test_a_convolution_without_numbers_or_bias():
+    meta = AdaptiveConv2d.from_conv2d(nn.Conv2d(3, 4, 3, device="meta"))
+    assert meta.mixing.is_meta
+    layer, weight, x = (
+        AdaptiveConv2d(3, 4, 3, bases=None, num_atoms=9),
+        torch.randn(4, 3, 3, 3),
+        torch.randn(1, 3, 6, 6),
+    )
+    layer.imitate(weight, None)
+    torch.testing.assert_close(layer(x), nn.functional.conv2d(x, weight), rtol=1e-4, atol=1e-5)

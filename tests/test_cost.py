@@ -100,11 +100,13 @@ def test_full_filters_count_their_products_in_every_group(groups):
     assert cost.multiply_adds == cost.layers["generator"].multiply_adds + pixels * (64 * filters + filters)
 
 
-def test_time_is_measured_and_the_mode_comes_back():
-    model = create_model("lenet").train()
+def test_time_is_measured_and_the_model_is_as_it_was():
+    model = create_model("lenet_acda").train()
+    before = {name: t.clone() for name, t in model.state_dict().items()}
     assert seconds(model, (1, 3, 32, 32), rounds=2) > 0
     assert seconds(model, (1, 3, 32, 32), training=True, rounds=2) > 0
     assert model.training
+    assert all(torch.equal(before[name], t) for name, t in model.state_dict().items())
 
 
 def test_shapes_are_needed():

@@ -130,8 +130,11 @@ class AdaptiveConv2d(ConvLike):
 
     @classmethod
     def like(cls, conv: nn.Conv2d, **options: Any) -> Self:
-        """A fresh layer with the arguments, device and dtype of this convolution; options are the layer's own."""
-        return cls(
+        """A fresh layer with the arguments, device, dtype and mode of this convolution, frozen where that is.
+
+        options: the layer's own
+        """
+        layer = cls(
             conv.in_channels,
             conv.out_channels,
             _as_pair(conv.kernel_size),
@@ -145,6 +148,12 @@ class AdaptiveConv2d(ConvLike):
             conv.weight.dtype,
             **options,
         )
+        # Learnable bases are the caller's, and may serve several layers.
+        layer.mixing.requires_grad_(conv.weight.requires_grad)
+        layer.generator.requires_grad_(conv.weight.requires_grad)
+        if conv.bias is not None and layer.bias is not None:
+            layer.bias.requires_grad_(conv.bias.requires_grad)
+        return layer.train(conv.training)
 
     @classmethod
     def from_conv2d(
@@ -167,7 +176,7 @@ class AdaptiveConv2d(ConvLike):
         True
         """
         layer = cls.like(conv, num_atoms=num_atoms, num_bases=num_bases, bases=bases)
-        error = layer.imitate(conv.weight, conv.bias)
+        error = 0.0 if conv.weight.is_meta else layer.imitate(conv.weight, conv.bias)
         if error > EXACT:
             warnings.warn(
                 f"the layer starts as the convolution to a relative error of {error:.2g} in its filters: "
@@ -176,7 +185,7 @@ class AdaptiveConv2d(ConvLike):
                 ConversionWarning,
                 stacklevel=2,
             )
-        return layer.train(conv.training)
+        return layer
 
     @torch.no_grad()
     def imitate(self, weight: Tensor, bias: Tensor | None) -> float:
@@ -198,8 +207,8 @@ class AdaptiveConv2d(ConvLike):
         shift[:found] = torch.atanh(coefficients * scale[:, None])
         # Atoms beyond the filters' rank are silent, not dead: their mixing stays random, so that they can learn.
         self.mixing[..., :found] = (mixing / scale).to(self.mixing)
-        if self.bias is not None and bias is not None:
-            self.bias.copy_(bias)
+        if self.bias is not None:
+            self.bias.copy_(torch.zeros_like(self.bias) if bias is None else bias)
         nn.init.zeros_(self.generator.predict_norm.weight)
         self.generator.predict_norm.bias.copy_(shift.flatten())
         return error
@@ -273,6 +282,8 @@ class AdaptiveConv2d(ConvLike):
                 f"bases needs elements of the kernel's own size, (L, {side}, {side}); got {tuple(bases.shape)}. "
                 "Zero-pad smaller elements."
             )
+        if not bases.is_meta and not bases.detach().any():
+            raise ValueError("bases needs elements that are not all zero: no filter can be made of them.")
         if isinstance(bases, nn.Parameter):
             self.bases = bases
         else:

@@ -47,7 +47,7 @@ class DynamicConv2d(ExpertConv2d):
         self.squeeze = nn.Linear(in_channels, hidden, device=device, dtype=dtype)
         self.attend = nn.Linear(hidden, num_experts, device=device, dtype=dtype)
         self._first_temperature = temperature
-        self.register_buffer("temperature", torch.tensor(temperature, device=device, dtype=dtype))
+        self.register_buffer("temperature", torch.tensor(float(temperature), device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acda.backends import native
-from acda.functional import conv2d, conv2d_tanh, takes_native_exactly
+from acda.functional import check_input, conv2d, conv2d_tanh, takes_native_exactly
 from acda.layers.conv_like import check_padding_mode
 from acda.window import Pair, Window, kernel_side
 
@@ -23,7 +23,7 @@ class AtomGenerator(nn.Module):
     torch.Size([1, 108, 6, 6])
     """
 
-    # Which of acda.functional's backends computes it in inference; an AdaptiveConv2d passes its own on.
+    # Which of acda.functional's backends computes it; an AdaptiveConv2d passes its own on.
     backend: str = "auto"
 
     def __init__(
@@ -44,7 +44,7 @@ class AtomGenerator(nn.Module):
         super().__init__()
         check_padding_mode(padding_mode)
         self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
-        self.padding_mode = padding_mode
+        self.in_channels, self.padding_mode = in_channels, padding_mode
         side = kernel_side(first_kernel)
         # No biases: each convolution is followed by a normalisation, which has its own.
         self.squeeze = nn.Conv2d(in_channels, hidden, side, bias=False, device=device, dtype=dtype)
@@ -58,6 +58,10 @@ class AtomGenerator(nn.Module):
             part.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
+        check_input(x)
+        if x.shape[1] != self.in_channels:
+            raise ValueError(f"the generator needs {self.in_channels} channels in (B, C, H, W); got {tuple(x.shape)}.")
+        self.window.output_size(x.shape[2], x.shape[3])  # refuses a map that is too small
         margin = self.squeeze.kernel_size[0] // 2
         hidden = self._step(x, self.squeeze, self.squeeze_norm, (margin, margin))
         return self._step(hidden, self.predict, self.predict_norm, self._margins())
@@ -70,14 +74,15 @@ class AtomGenerator(nn.Module):
     def _step(self, x: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, margins: tuple[int, int]) -> Tensor:
         """Convolve, normalise, squash: with fixed statistics and nothing to differentiate, in one pass over the map.
 
-        Modules that somebody has changed or listens to (pruning, weight norms, hooks) are called as they are.
+        Modules that somebody has changed or listens to (other ones, pruning, weight norms, hooks) are called as they
+        are.
         """
         x, padding = self._extend(x, margins)
-        stride = conv.stride[0], conv.stride[1]
-        if type(conv) is not nn.Conv2d or _has_hooks(conv):
+        if not _is_ours(conv, norm):
             py, px = padding
             y: Tensor = norm(conv(F.pad(x, (px, px, py, py)))).tanh()
             return y
+        stride = conv.stride[0], conv.stride[1]
         if norm.training or torch.is_grad_enabled() or norm.running_var is None or _has_hooks(norm):
             return _norm_tanh(conv2d(x, conv.weight, stride, padding, self.backend), norm, self.backend)
         weight, shift = _folded(conv, norm)
@@ -148,6 +153,18 @@ def _norm_tanh(u: Tensor, norm: nn.BatchNorm2d, backend: str) -> Tensor:
     return y.tanh() if listened else y.tanh_()
 
 
+def _is_ours(conv: nn.Module, norm: nn.Module) -> bool:
+    """Whether the two are of the kind that Φ is made with, so that they can be computed without calling them."""
+    return (
+        type(conv) is nn.Conv2d
+        and conv.bias is None
+        and (conv.padding, conv.dilation, conv.groups) == ((0, 0), (1, 1), 1)
+        and isinstance(norm, nn.BatchNorm2d)
+        and norm.affine
+        and not _has_hooks(conv)
+    )
+
+
 def _has_hooks(module: nn.Module) -> bool:
     hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
     return any(hooks)
@@ -158,7 +175,8 @@ def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-    return conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
+    dtype = conv.weight.dtype  # normalisations may be kept in a wider one
+    return (conv.weight * scale[:, None, None, None]).to(dtype), (norm.bias - norm.running_mean * scale).to(dtype)
 
 
 def _source(size: int, margin: int, mode: str, device: torch.device) -> Tensor:

@@ -13,7 +13,8 @@ class Involution2d(ConvLike):
     """The kernel of a pixel is W₁·relu(norm(W₀·x)) of that pixel alone; it filters, and mixes no channels.
 
     Arguments as nn.Conv2d's, but in_channels = out_channels, and groups counts the kernels of a pixel: by default one
-    for every 16 channels, as in the paper. Under a stride the pixel is the one at the centre of the window.
+    for every 16 channels, as in the paper, or the next fewer that share them evenly. Under a stride the pixel is the
+    one at the centre of the window.
 
     >>> Involution2d(32, 32, 7, padding=3)(torch.randn(1, 32, 9, 8)).shape
     torch.Size([1, 32, 9, 8])
@@ -39,7 +40,8 @@ class Involution2d(ConvLike):
             raise ValueError(
                 f"involution keeps the channels: in and out need to be equal; got {in_channels}, {out_channels}."
             )
-        groups = groups if groups is not None else max(1, in_channels // 16)
+        if groups is None:
+            groups = next(n for n in range(max(1, in_channels // 16), 0, -1) if in_channels % n == 0)
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
         hidden = max(1, in_channels // reduction)
         self.squeeze = nn.Conv2d(in_channels, hidden, 1, bias=False, device=device, dtype=dtype)

@@ -214,6 +214,24 @@ def test_multiply_adds_are_counted():
     assert counts[torch.ops.acda.conv2d_tanh] == 2 * 200 * (8 * 64 + 9 * 64 * 108)
 
 
+def test_sums_over_a_million_pixels_keep_their_digits():
+    """A gradient that is the same everywhere, as a mean's: one running sum in float32 would be off by a hundredth."""
+    x, alpha = torch.ones(1, 1, 1000, 1000), torch.ones(1, 1, 1, 1000, 1000)
+    parameters = [torch.ones(shape, requires_grad=True) for shape in ((1, 1, 1), (1,), (1, 1, 1, 1))]
+    mixing, bias, weight = parameters
+    with threads(1):
+        y = adaptive_conv2d(x, alpha, None, mixing, bias, backend="native") + native.conv2d(x, weight, (0, 0))
+        gradients = torch.autograd.grad(y.mean(), parameters)
+    for gradient in gradients:
+        assert float(gradient) == pytest.approx(1, abs=2e-4)
+
+
+def test_groups_without_mixing_are_refused():
+    x, filters = torch.randn(1, 5, 5, 4), torch.randn(1, 3, 3, 1, 9)
+    with pytest.raises(RuntimeError, match="without mixing there are no groups"):
+        torch.ops.acda.adaptive_conv2d(x, filters, None, None, None, 3, 1, 1, 0, 0, 1, 1, 2)
+
+
 def test_a_kernel_from_other_sources_is_noticed(tmp_path):
     sources = Path(native.__file__).parent / "csrc"
     assert native._is_made_from(sources)

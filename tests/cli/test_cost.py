@@ -38,3 +38,8 @@ def test_bad_input_is_one_line(arguments, complaint, capsys):
     err = capsys.readouterr().err
     assert complaint in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_an_input_that_the_network_does_not_take(capsys):
+    assert main(["cost", "ad_resnet_s", "--input", "1,224,224"]) == 1
+    assert "ad_resnet_s does not take an input of 1,224,224" in capsys.readouterr().err

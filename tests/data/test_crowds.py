@@ -173,3 +173,19 @@ def test_batches_for_training_and_testing(tmp_path):
     for photos, counts in CrowdLoader(test, TestBatches(2, 1), 64, 4.0, 4):
         assert photos.shape == (1, 3, 30, 40)
         assert counts.tolist() == [3]
+
+
+def test_a_table_in_another_encoding_and_a_turned_photo_are_named(tmp_path):
+    for part in ("train", "test"):
+        (tmp_path / part).mkdir()
+        Image.new("RGB", (40, 30)).save(tmp_path / part / "a.jpg")
+        (tmp_path / part / "points.csv").write_text("a.jpg,3,4\n")
+    (tmp_path / "test" / "points.csv").write_bytes("café.jpg,3,4\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"points\.csv cannot be read as CSV in UTF-8"):
+        read_crowds(tmp_path)
+    (tmp_path / "test" / "points.csv").write_text("a.jpg,3,4\n")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (40, 30)).save(tmp_path / "test" / "a.jpg", exif=exif)
+    with pytest.raises(ValueError, match=r"a\.jpg is turned by its EXIF"):
+        read_crowds(tmp_path)

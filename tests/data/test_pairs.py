@@ -165,3 +165,22 @@ def test_clean_photos_get_noise_of_their_own(tmp_path):
         read_clean(tmp_path)
     with pytest.raises(ValueError, match="needs the folders train and test with clean photos"):
         read_clean(tmp_path / "train")
+
+
+def test_a_missing_folder_and_pairs_that_are_turned_differently(tmp_path):
+    with pytest.raises(ValueError, match="there is no folder"):
+        read_pairs(tmp_path / "nowhere")
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    for part in ("train", "test"):
+        for side, options in (("input", {"exif": exif}), ("target", {})):
+            (tmp_path / part / side).mkdir(parents=True)
+            Image.new("RGB", (20, 20)).save(tmp_path / part / side / "a.png", **options)
+    with pytest.raises(ValueError, match=r"a\.png are turned in different ways"):
+        read_pairs(tmp_path)
+
+
+def test_blocks_that_are_no_blocks_are_named(tmp_path):
+    (tmp_path / "ValidationNoisyBlocksSrgb.mat").write_text("<html>a page that says where the file went</html>" * 9)
+    with pytest.raises(ValueError, match=r"ValidationNoisyBlocksSrgb\.mat cannot be read as SIDD's blocks"):
+        read_blocks(tmp_path)

@@ -294,6 +294,7 @@ LAYER = AdaptiveConv2d(3, 4, 3)
         (lambda: AdaptiveConv2d(3, 4, 3, bases="fourier"), ValueError, "got 'fourier'"),
         (lambda: AdaptiveConv2d(3, 4, 5, bases=fourier_bessel(3)), ValueError, r"\(L, 5, 5\); got \(6, 3, 3\)"),
         (lambda: AdaptiveConv2d(3, 4, 3, bases=torch.ones(2, 3, 3).long()), TypeError, "got torch.int64"),
+        (lambda: AdaptiveConv2d(3, 4, 3, bases=torch.zeros(2, 3, 3)), ValueError, "not all zero"),
         (lambda: AdaptiveConv2d(3, 4, 3, generator=lambda x: x), TypeError, "nn.Module; got function"),
     ],
 )
@@ -312,3 +313,19 @@ def test_a_layer_in_plain_torch_is_plain_torch_throughout(monkeypatch):
     with torch.no_grad():
         layer.eval()(x)
     assert layer.backend == layer.generator.backend == "reference"
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch's own vmap rule for addcmul_
+def test_gradients_of_each_sample_in_channels_last():
+    layer = AdaptiveConv2d(3, 4, 3, padding=1).eval()
+    x = torch.randn(3, 3, 6, 6).contiguous(memory_format=torch.channels_last)
+    parameters = dict(layer.named_parameters())
+
+    def loss(parameters, sample):
+        return torch.func.functional_call(layer, parameters, (sample[None],)).square().sum()
+
+    together = torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
+    for i in range(3):
+        alone = torch.autograd.grad(layer(x[i : i + 1]).square().sum(), list(parameters.values()))
+        for (name, found), expected in zip(together.items(), alone, strict=True):
+            torch.testing.assert_close(found[i], expected, rtol=1e-3, atol=1e-4, msg=name)

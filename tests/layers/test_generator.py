@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 from torch.nn.utils import prune
 
 from acda import AtomGenerator
@@ -143,3 +144,36 @@ def test_normalisations_may_adapt_while_the_rest_is_fixed():
     with torch.no_grad():
         torch.testing.assert_close(generator(x), expected)
     assert int(generator.predict_norm.num_batches_tracked) == 2
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "no_grad"])
+@pytest.mark.parametrize("part", ["squeeze", "squeeze_norm", "predict_norm"])
+def test_parts_that_were_replaced_are_called(part, mode):
+    torch.manual_seed(0)
+    generator, x = AtomGenerator(4, 6, 3, padding=1), torch.randn(2, 4, 7, 7)
+    own = nn.Conv2d(4, 64, 1) if part == "squeeze" else nn.GroupNorm(2, 64 if part == "squeeze_norm" else 6)
+    setattr(generator, part, own)
+    generator.train(mode == "train")
+    with torch.set_grad_enabled(mode != "no_grad"):
+        hidden = generator.squeeze_norm(generator.squeeze(x)).tanh()
+        expected = generator.predict_norm(nn.functional.conv2d(hidden, generator.predict.weight, padding=1)).tanh()
+        torch.testing.assert_close(generator(x), expected)
+
+
+def test_normalisations_may_stay_in_float32():
+    generator, x = AtomGenerator(4, 6, 3, padding=1).bfloat16().eval(), torch.randn(1, 4, 7, 7).bfloat16()
+    for part in generator.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.float()
+    with torch.no_grad():
+        inference = generator(x)
+    assert inference.dtype == torch.bfloat16
+    torch.testing.assert_close(inference.float(), generator(x).float(), rtol=0.05, atol=0.05)
+
+
+def test_a_map_that_does_not_fit_is_refused():
+    generator = AtomGenerator(4, 6, 3)
+    with pytest.raises(ValueError, match="needs 4 channels"):
+        generator(torch.randn(1, 5, 9, 9))
+    with pytest.raises(ValueError, match="3×3"):
+        generator(torch.randn(1, 4, 2, 9))

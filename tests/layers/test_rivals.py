@@ -179,6 +179,7 @@ def test_involution_equals_the_loop(groups, window):
 
 def test_involution_keeps_the_channels():
     assert Involution2d(64, 64, 7).groups == 4
+    assert Involution2d(100, 100, 3).groups == 5
     with pytest.raises(ValueError, match="in and out need to be equal; got 4, 8"):
         Involution2d(4, 8, 3)
 
@@ -266,7 +267,8 @@ def test_a_model_can_be_moved_to_channels_last(kind):
 
 
 def test_the_temperature_starts_again():
-    layer = DynamicConv2d(4, 4, 3, temperature=7.0)
+    layer = DynamicConv2d(4, 4, 3, temperature=7)
+    assert layer.temperature.dtype == torch.float32
     layer.temperature.fill_(float("nan"))
     layer.reset_parameters()
     assert float(layer.temperature) == 7

@@ -192,15 +192,13 @@ struct Conv {
 
     template <int R, int N>
     ACDA_TARGET void tile(int64_t row, int64_t count, int64_t t, int64_t o, T* to) {
-      Vec acc[R][N];
-      for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) acc[r][n] = *(const Vec*)(to + (o + r) * kPanel + n * kLanes);
+      Vec acc[R][N] = {};  // of this block alone: a sum that runs over all of them loses its digits
       for (int64_t i = 0; i < count; ++i)
         Tiles::template multiply<R, N>(
             acc, s.Q, grad + (row + i) * s.Q * s.O + o, 1, s.O,
             panel.data() + ((i * s.sy + t / s.k) * wide + t % s.k) * kPanel, s.sx * kPanel);
       for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) *(Vec*)(to + (o + r) * kPanel + n * kLanes) = acc[r][n];
+        for (int n = 0; n < N; ++n) *(Vec*)(to + (o + r) * kPanel + n * kLanes) += acc[r][n];
     }
   };
 };

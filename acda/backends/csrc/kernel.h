@@ -293,7 +293,8 @@ struct Kernel {
     const T *x, *alpha, *grad;
     T *y, *dx, *dalpha;
     uint8_t* written = nullptr;  // for each input row, whether its gradient is in dx already
-    Scratch<T> ring, z, D, planes, dx_ring, dz, dD, panel, dA, dbias;
+    Scratch<T> ring, z, D, planes, dx_ring, dz, dD, panel, dA, sum;
+    Scratch<double> dbias;
     std::vector<SharedRow> shared;
     std::vector<Segment> segments;
     std::vector<const T*> rows;
@@ -313,6 +314,7 @@ struct Kernel {
       if (!s.has_mixing) return;
       panel.resize(s.chunk * kPanel, false);
       dA.resize(s.O * s.group_z, true);
+      sum.resize(s.O, false);
       dbias.resize(s.O, true);
     }
 
@@ -463,8 +465,11 @@ struct Kernel {
     }
 
     ACDA_TARGET void gradient_of_mixing(const T* g) {
+      // The chunk's own sum first: one that runs over a million pixels loses its digits.
+      std::fill_n(sum.data(), s.O, T(0));
       for (int64_t i = 0; i < count; ++i)
-        for (int64_t o = 0; o < s.O; ++o) dbias[o] += g[i * s.O + o];
+        for (int64_t o = 0; o < s.O; ++o) sum[o] += g[i * s.O + o];
+      for (int64_t o = 0; o < s.O; ++o) dbias[o] += sum[o];
       for (int64_t group = 0; group < s.groups; ++group)
         for (int64_t c = 0; c < s.group_z; c += kPanel) {
           const int64_t width = std::min(kPanel, s.group_z - c);

@@ -415,6 +415,7 @@ Arguments checked(
       "acda: the bases need one k x k element per coefficient.");
   STD_TORCH_CHECK(
       !mixing || (mixing->size(1) == s.C / groups && mixing->size(2) == s.M), "acda: mixing needs (O, C/groups, M).");
+  STD_TORCH_CHECK(mixing || groups == 1, "acda: without mixing there are no groups.");
   return {x, alpha, bases, mixing, s};
 }
 
