@@ -27,17 +27,24 @@ _REACHES: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 Progress = Callable[[list[Tile]], Iterable[Tile]]
 
 
-def apply_in_tiles(network: nn.Module, image: Tensor, side: int, progress: Progress | None = None) -> Tensor:
+def apply_in_tiles(
+    network: nn.Module,
+    image: Tensor,
+    side: int,
+    progress: Progress | None = None,
+    prepare: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
     """network(image) without gradients, about side×side pixels at a time beside what the tiles need around them.
 
     network: has `stride`, from one place to the next at which it does the same, and `cell`, pixels per output pixel.
     image: (1, C, H, W)    returns: (1, O, H/cell, W/cell), rounded up
     progress: is handed the list of tiles, and hands them on one by one, as tqdm does.
+    prepare: makes what the network takes of a part of the image; a large one is then never there as a whole twice.
     """
     _, cell = steps_of(network)
     height, width = image.shape[2:]
     result: Tensor | None = None
-    for rows, columns, part in in_tiles(network, image, side, progress):
+    for rows, columns, part in in_tiles(network, image, side, progress, prepare):
         if result is None:
             result = part.new_empty(1, part.shape[1], -(-height // cell), -(-width // cell))
         result[:, :, rows, columns] = part
@@ -52,10 +59,7 @@ def in_tiles(
     progress: Progress | None = None,
     prepare: Callable[[Tensor], Tensor] | None = None,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """The parts of apply_in_tiles one by one, each with the rows and columns of the result where it belongs.
-
-    prepare: makes what the network takes of a part of the image; a large one is then never there as a whole twice.
-    """
+    """The parts of apply_in_tiles one by one, each with the rows and columns of the result where it belongs."""
     stride, cell = steps_of(network)
     height, width = image.shape[2:]
     side = -(-side // stride) * stride

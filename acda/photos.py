@@ -28,6 +28,8 @@ FORMATS = {
     ".bmp": "BMP",
 }
 WITH_ALPHA = {"PNG", "WEBP", "TIFF"}
+# The longest side that a format has room for.
+LONGEST = {"JPEG": 65535, "WEBP": 16383}
 # What is read of strangers: formats that tell their size before they are decoded, and start no other program.
 UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 
@@ -128,11 +130,21 @@ def eight_bits(x: Tensor) -> Tensor:
     return (x.clamp(0, 1) * 255).round().to(torch.uint8)
 
 
-def write_photo(photo: Photo, path: Path) -> None:
-    """In the format of the file's name, whole or not at all; JPEG has no transparency, and gets it on white."""
+def format_for(path: Path, height: int, width: int) -> str:
+    """The format of a file's name, in which a photo of this size can be written."""
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
         raise ValueError(f"{path} has no suffix that photos are written with: {', '.join(FORMATS)}.")
+    if max(height, width) > LONGEST.get(kind, max(height, width)):
+        raise ValueError(
+            f"{path} would have {width}×{height} pixels; {kind} has at most {LONGEST[kind]} a side. Try PNG."
+        )
+    return kind
+
+
+def write_photo(photo: Photo, path: Path) -> None:
+    """In the format of the file's name, whole or not at all; JPEG has no transparency, and gets it on white."""
+    kind = format_for(path, *photo.pixels.shape[2:])
     pixels = photo.pixels[0].permute(1, 2, 0).numpy()
     if photo.alpha is not None:
         alpha = photo.alpha[0].permute(1, 2, 0).numpy()

@@ -41,19 +41,19 @@ def load(name: str | Path) -> Trained:
 
 
 def find_weights(name: str | Path) -> Path:
-    """The file that a name means."""
+    """The file that a name means; a packaged one comes first, and ./NAME is the folder or file of that name."""
     path = Path(name)
+    packaged = {file.stem: file for file in sorted(PACKAGED.glob("*.safetensors"))}
+    if str(name) in packaged:
+        return packaged[str(name)]
     if path.is_dir():
         if not (path / "weights.safetensors").exists():
             raise ValueError(f"{path} has no weights.safetensors: a run has it when it is complete.")
         return path / "weights.safetensors"
     if path.exists():
         return path
-    packaged = {file.stem: file for file in sorted(PACKAGED.glob("*.safetensors"))}
-    if str(name) not in packaged:
-        what = ", ".join(packaged) or "none in this installation"
-        raise unknown("weights file", str(name), packaged, f"Packaged are: {what}; or give a run or its weights.")
-    return packaged[str(name)]
+    what = ", ".join(packaged) or "none in this installation"
+    raise unknown("weights file", str(name), packaged, f"Packaged are: {what}; or give a run or its weights.")
 
 
 def fresh(facts: dict[str, str]) -> nn.Module:

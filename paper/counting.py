@@ -21,7 +21,7 @@ from acda.data.crowds import Crowd, density_map, read_crowds
 from acda.drawing import new_figure, save
 from acda.inference import apply_in_tiles
 from acda.insight import capture
-from acda.models import CrowdCounter
+from acda.insight.draw import map_place
 from acda.photos import read_photo
 from acda.weights import Trained, load
 
@@ -87,11 +87,9 @@ def scales(trained: Trained, crowds: list[Crowd]) -> list[dict[str, Any]]:
     weights: dict[tuple[str, int], list[Any]] = {}
     for crowd in (crowd for crowd in crowds if len(crowd.points) >= ENOUGH):
         pixels = read_photo(crowd.file).pixels
-        # The network extends a photo to whole strides.
-        width = -(-pixels.shape[3] // CrowdCounter.stride) * CrowdCounter.stride
         distances.append(spacing(crowd))
         for name, view in capture(trained.model, trained.normalised(pixels)).layers.items():
-            x, y = (crowd.points * view.size[1] / width).astype(int).T
+            y, x = np.array([map_place(view, crowd.size, *point) for point in crowd.points]).T
             at_heads = view.scale_weights()[0].numpy()[:, y, x]
             for scale, found in zip(view.scales, at_heads, strict=True):
                 weights.setdefault((name, scale), []).append(found)
@@ -116,7 +114,7 @@ def draw(trained: Trained, crowds: list[Crowd], to: Path) -> None:
     figure = new_figure(11, 2.9 * len(crowds))
     for crowd, row in zip(crowds, figure.subplots(len(crowds), 3, squeeze=False), strict=True):
         pixels = read_photo(crowd.file).pixels
-        predicted = apply_in_tiles(trained.model, trained.normalised(pixels), 1024)[0, 0].numpy()
+        predicted = apply_in_tiles(trained.model, pixels, 1024, prepare=trained.normalised)[0, 0].numpy()
         truth = density_map(crowd.points, predicted.shape, sigma=2.0, stride=4).numpy()
         row[0].imshow(pixels[0].permute(1, 2, 0).numpy())
         row[0].set_title(crowd.file.name)

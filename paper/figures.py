@@ -19,7 +19,7 @@ from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
 from acda.data.image_files import images_in
 from acda.drawing import MARK, new_figure, save
 from acda.insight.draw import map_place
-from acda.insight.subject import FRESH, find_subject, look
+from acda.insight.subject import FRESH, find_subject, fitted, look
 from acda.insight.view import LayerView
 from acda.photos import read_photo
 from acda.weights import Trained, fresh, load
@@ -86,7 +86,7 @@ def draw_positions(subject: Any, photo: Path, path: Path) -> None:
     points = [(width * share, height * share) for share in (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)]
     figure = new_figure(10, 1.9)
     row = figure.subplots(1, 7, width_ratios=[1.5, *[1] * 6])
-    row[0].imshow(seen.photo[0].permute(1, 2, 0).numpy())
+    row[0].imshow(seen.photo[0].permute(1, 2, 0).numpy(), extent=(0, width, height, 0))
     row[0].set_axis_off()
     for number, (axes, (x, y)) in enumerate(zip(row[1:], points, strict=True), start=1):
         shown = kernel(axes, view.atoms_at(*map_place(view, (height, width), x, y))[0].numpy())
@@ -143,7 +143,7 @@ def settled(subject: Trained, photos: list[Path]) -> Trained:
             part.momentum = None  # the mean over all photos
     with torch.no_grad():
         for photo in photos:
-            model(subject.normalised(read_photo(photo).pixels))
+            model(subject.normalised(fitted(subject, read_photo(photo).pixels)))
     return replace(subject, model=model.eval())
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from run import ARMS, write_results
+from run import ARMS, Arm, trained_how, write_results
 from scipy import ndimage
 from torch import Tensor
 
@@ -35,18 +35,18 @@ def main() -> None:
     city = Photos(read_pairs(data / "city100/City100_iPhoneX")[1])
     rows = rows_of("city100", "City100, iPhone", "low resolution as it is", lambda x: x, city, on="Y")
     write_results("city100_input", rows, budget="no training", seed=0)
-    budget = "10 epochs of 4,800 crops of 96×96 in batches of 8, adamw"
-    write_results("denoising", denoising(data), budget=budget, seed=0)
+    arms = [arm for arm in ARMS if arm.table == "denoising" and arm.is_complete]
+    write_results("denoising", denoising(data, arms), **(trained_how(arms) if arms else {"budget": "no training"}))
 
 
-def denoising(data: Path) -> list[dict[str, Any]]:
+def denoising(data: Path, arms: list[Arm]) -> list[dict[str, Any]]:
     sets = {name: [Photos(part) for part in read_pairs(data / folder)] for name, folder in SETS.items()}
     rows = []
     for name, (train, test) in sets.items():
         rows += rows_of("denoising", name, "noisy", lambda x: x, test)
         width = max(WIDTHS, key=lambda sigma: sum(p for p, _ in scores(blur(sigma), train)))
         rows += rows_of("denoising", name, f"Gaussian blur, σ = {width:.1f}", blur(width), test)
-    for arm in (arm for arm in ARMS if arm.table == "denoising" and arm.is_complete):
+    for arm in arms:
         trained = load(arm.out)
         for name, (_, test) in sets.items():
             rows += rows_of("denoising", name, arm.name, trained.model, test)

@@ -5,10 +5,11 @@
     python paper/run.py --collect                  # results/*.json from the runs that are complete
 
 Runs are in runs/paper. One that is complete is not run again, one that was stopped goes on where it was. Ctrl-C
-lets each run save its state first. Collecting happens by itself when the queue is empty.
+(or SIGTERM) lets each run save its state first. Collecting happens by itself when the queue is empty.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -160,6 +161,8 @@ def wait_for(arms: list[Arm], options: argparse.Namespace) -> None:
     """Run these, so many at once; Ctrl-C goes to all of them, and they save."""
     waiting = list(arms)
     running: dict[Arm, subprocess.Popen[bytes]] = {}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    lock = only_queue()
     try:
         while waiting or running:
             ready = [arm for arm in waiting if arm.begins_with is None or weights_of(arm.begins_with).exists()]
@@ -167,7 +170,7 @@ def wait_for(arms: list[Arm], options: argparse.Namespace) -> None:
                 sys.exit(f"{waiting[0].recipe} begins with the weights of {waiting[0].begins_with}: run that first")
             for arm in ready[: options.at_once - len(running)]:
                 waiting.remove(arm)
-                running[arm] = start(arm, options.data)
+                running[arm] = start(arm, options.data, lock)
             time.sleep(1)
             for arm, process in list(running.items()):
                 if process.poll() is not None:
@@ -185,8 +188,18 @@ def weights_of(recipe: str) -> Path:
     return RUNS / recipe / "weights.safetensors"
 
 
-def start(arm: Arm, data: Path) -> "subprocess.Popen[bytes]":
+def only_queue() -> int:
+    """A lock that lasts as long as this queue or any of its trainings, which inherit it: two would write one folder."""
     RUNS.mkdir(parents=True, exist_ok=True)
+    lock = os.open(RUNS / ".lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"another queue, or a training that it left behind, still works in {RUNS}")
+    return lock
+
+
+def start(arm: Arm, data: Path, lock: int) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "acda", "train", arm.recipe, "--data", str(data / arm.folder)]
     command += ["--out", str(arm.out), "--threads", "1"]
     command += arm.settings
@@ -201,6 +214,7 @@ def start(arm: Arm, data: Path) -> "subprocess.Popen[bytes]":
             stderr=log,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             process_group=0,
+            pass_fds=(lock,),
             preexec_fn=lambda: os.nice(10) and None,
         )
 
@@ -211,13 +225,18 @@ def collect() -> None:
         arms = [arm for arm in ARMS if arm.table == table and arm.is_complete]
         if not arms:
             continue
-        recipes = [json.loads((arm.out / "recipe.json").read_text()) for arm in arms]
-        facts = [json.loads((arm.out / "scores.json").read_text())["circumstances"] for arm in arms]
-        seeds = sorted({recipe["seed"] for recipe in recipes})
         rows = [row for arm in arms for row in rows_of(arm)]
         rows += gains(rows) if table == "lenet" else []
-        own = {"commit": ", ".join(sorted({fact["commit"] for fact in facts})), "budget": budget_of(recipes[0])}
-        write_results(table, rows, **{**facts[0], **own, "seeds": seeds})
+        write_results(table, rows, **trained_how(arms))
+
+
+def trained_how(arms: list[Arm]) -> dict[str, Any]:
+    """The circumstances of these runs: where, with what, how long, which seeds."""
+    recipes = [json.loads((arm.out / "recipe.json").read_text()) for arm in arms]
+    facts = [json.loads((arm.out / "scores.json").read_text())["circumstances"] for arm in arms]
+    commits, seeds = {fact["commit"] for fact in facts}, {recipe["seed"] for recipe in recipes}
+    own = {"commit": ", ".join(sorted(commits)), "budget": budget_of(recipes[0]), "seeds": sorted(seeds)}
+    return {**facts[0], **own}
 
 
 def write_results(name: str, rows: list[dict[str, Any]], **own: Any) -> None:

@@ -58,7 +58,7 @@ def count(
 
 def density_of(trained: Trained, photo: Photo, tile: int) -> Any:
     """The density map of a photo, in float64 so that its sum does not depend on the order."""
-    return apply_in_tiles(trained.model, trained.normalised(photo.pixels), tile)[0, 0].double()
+    return apply_in_tiles(trained.model, photo.pixels, tile, prepare=trained.normalised)[0, 0].double()
 
 
 def draw(photo: Photo, density: Any, number: float, to: Path) -> None:

@@ -3,7 +3,6 @@
 import socket
 import threading
 import webbrowser
-from contextlib import suppress
 from pathlib import Path
 
 from acda.extras import need
@@ -40,7 +39,7 @@ def explore(
         port = listener.getsockname()[1]
         app = create_app(photo, model, _names(host))
         listener.listen(128)  # from here on a browser waits, and is not refused
-        address = f"http://{host}:{port}/"
+        address = f"http://{socket.gethostname() if host == '0.0.0.0' else host}:{port}/"
         print(f"{address}  (Ctrl-C ends it)", flush=True)
         if browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
@@ -50,9 +49,5 @@ def explore(
 
 def _names(host: str) -> list[str]:
     """By which the page may be called: a page elsewhere cannot have its own name point here."""
-    names = [host, "localhost", "127.0.0.1"]
-    if host not in names[1:]:
-        names.append(socket.gethostname())
-        with suppress(OSError):
-            names += socket.gethostbyname_ex(socket.gethostname())[2]
-    return names
+    names = [host, "localhost"]
+    return names if host in ("localhost", "127.0.0.1") else [*names, socket.gethostname(), socket.getfqdn()]

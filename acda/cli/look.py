@@ -35,7 +35,7 @@ def look(
         json: print the numbers instead of drawing.
     """
     name, subject = find_subject(model)
-    if name == FRESH:
+    if model is None and name == FRESH:
         print("acda look: no denoiser is packaged, so this is a fresh layer; --model names a network.", file=sys.stderr)
     pixels = read_photo(photo).pixels
     seen = look_at(subject, pixels)

@@ -11,7 +11,17 @@ from torch import Tensor
 
 from acda.extras import need
 from acda.inference import Tile, in_tiles
-from acda.photos import Photo, Places, each_photo, eight_bits, find_photos, output_path, read_photo, write_photo
+from acda.photos import (
+    Photo,
+    Places,
+    each_photo,
+    eight_bits,
+    find_photos,
+    format_for,
+    output_path,
+    read_photo,
+    write_photo,
+)
 from acda.weights import Trained, load
 
 Out = Annotated[Path | None, tyro.conf.arg(aliases=("-o",))]
@@ -44,8 +54,12 @@ def write_each(
     out: Path | None,
     mark: str,
     overwrite: bool,
+    times: float = 1,
 ) -> int:
-    """Read, work, write, photo by photo; a line for each that is done or cannot be."""
+    """Read, work, write, photo by photo; a line for each that is done or cannot be.
+
+    times: by how much work makes a photo wider and higher.
+    """
     paths = find_photos(names)
     places = Places(paths, overwrite)
 
@@ -59,10 +73,16 @@ def write_each(
                     f"{path} has {photo.pages} pages, of which only the first would be left. Give an --out."
                 )
             print(f"acda {verb}: {path} has {photo.pages} pages; this is the first.", file=sys.stderr)
+        format_for(to, *size_after(times, photo.pixels))  # before hours of work, not after
         write_photo(work(photo, path.name), to)
         print(to, flush=True)
 
     return each_photo(verb, paths, one)
+
+
+def size_after(times: float, pixels: Tensor) -> tuple[int, int]:
+    """Height and width, so many times as large."""
+    return round(times * pixels.shape[2]), round(times * pixels.shape[3])
 
 
 def load_restorer(weights: str) -> Trained:

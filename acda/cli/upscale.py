@@ -1,6 +1,6 @@
 """acda upscale: larger photos, sharpened by a network that has seen real lenses."""
 
-from acda.cli.restore import Out, load_restorer, restored, write_each
+from acda.cli.restore import Out, load_restorer, restored, size_after, write_each
 from acda.photos import Photo, resized
 
 LARGEST = 8.0
@@ -31,9 +31,9 @@ def upscale(
         raise ValueError(f"--scale needs to be from 1 to {LARGEST:g}; got {times:g}.")
 
     def work(photo: Photo, name: str) -> Photo:
-        height, width = (round(times * side) for side in photo.pixels.shape[2:])
+        height, width = size_after(times, photo.pixels)
         larger = resized(photo.pixels, height, width)
         alpha = None if photo.alpha is None else resized(photo.alpha, height, width)
         return Photo(restored(trained, larger, tile, name), alpha, photo.about)
 
-    return write_each("upscale", photos, work, out, f"x{times:g}", overwrite)
+    return write_each("upscale", photos, work, out, f"x{times:g}", overwrite, times)

@@ -8,8 +8,10 @@ import io
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.resources import files
+from ipaddress import ip_address
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 
 from acda.extras import need
-from acda.insight.draw import map_box, map_place
+from acda.insight.draw import map_box, map_place, photo_place, photo_scale
 from acda.insight.subject import FRESH, Look, find_subject, look
 from acda.insight.view import LayerView
 from acda.models import MODELS
@@ -28,7 +30,6 @@ from acda.weights import PACKAGED, Trained
 need("fastapi", "explore")
 from fastapi import FastAPI, HTTPException, Request  # noqa: E402  after need, which names the extra
 from fastapi.responses import HTMLResponse, JSONResponse, Response  # noqa: E402
-from starlette.middleware.trustedhost import TrustedHostMiddleware  # noqa: E402
 
 MOST_BYTES = 30_000_000
 MOST_PIXELS = 50_000_000
@@ -38,13 +39,16 @@ KEPT, KEPT_BYTES = 6, 1_000_000_000
 NETWORKS = [name for name in MODELS if name in ("lenet_acda", "ad_resnet_s", "crowd_counter_s", "restorer")]
 
 
+# One photo, network or map at a time: two that were at work at once would need twice the memory.
+WORKING = threading.Lock()
+
+
 class Kept:
     """A look, and the maps of its layers, which are computed once each."""
 
     def __init__(self, look: Look) -> None:
         self.look = look
         self.bytes = sum(view.alpha.nbytes for view in look.captured.layers.values())
-        self._lock = threading.Lock()
         self._maps: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def maps(self, layer: str) -> tuple[LayerView, torch.Tensor, torch.Tensor]:
@@ -52,8 +56,8 @@ class Kept:
         if layer not in self.look.captured.layers:
             raise HTTPException(404, f"there is no adaptive layer {layer!r}.")
         view = self.look.captured.layers[layer]
-        with self._lock:
-            if layer not in self._maps:
+        if layer not in self._maps:  # what is there need not wait for others
+            with WORKING:
                 self._maps[layer] = (view.scale_weights()[0], view.receptive_field()[0])
         return view, *self._maps[layer]
 
@@ -62,13 +66,12 @@ class Looks:
     """The last few looks by names that nobody can guess."""
 
     def __init__(self) -> None:
-        # One network at a time: two that ran at once would need twice the memory.
-        self._running, self._lock = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._looks: OrderedDict[str, Kept] = OrderedDict()
 
-    def add(self, name: str, pixels: torch.Tensor) -> tuple[str, Look]:
-        with self._running:
-            kept = Kept(look(_subject(name), pixels))
+    def add(self, name: str, read: Callable[[], torch.Tensor]) -> tuple[str, Look]:
+        with WORKING:
+            kept = Kept(look(_subject(name), read()))
         with self._lock:
             key = secrets.token_urlsafe(8)
             self._looks[key] = kept
@@ -94,8 +97,6 @@ def _subject(name: str) -> Trained:
 def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastAPI:
     """The application; photo and model are what the page begins with."""
     app = FastAPI(title="acda explore", docs_url=None, redoc_url=None, openapi_url=None)
-    # A page elsewhere that gets its name to point here is not answered.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
     looks, page = Looks(), files("acda.explorer").joinpath("page.html").read_text(encoding="utf-8")
     beginning = None if photo is None else read_photo(photo).pixels
     first = find_subject(model)[0]
@@ -103,12 +104,14 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
 
     @app.middleware("http")
     async def only_this_page(request: Request, answer: Any) -> Response:
-        """Browsers say which page a request comes from: other pages are not answered, and cannot show ours."""
+        """Browsers say which page a request comes from: other pages are not answered, and cannot show ours.
+
+        A link elsewhere may lead to the page itself. A name elsewhere that is made to point here is not answered.
+        """
         own = {None, f"http://{request.headers.get('host')}"}
-        if request.headers.get("origin") not in own or request.headers.get("sec-fetch-site") in (
-            "cross-site",
-            "same-site",
-        ):
+        followed = request.method == "GET" and request.url.path == "/"
+        foreign = request.headers.get("sec-fetch-site") in ("cross-site", "same-site") and not followed
+        if request.headers.get("origin") not in own or foreign or not _is_ours(request.url.hostname, hosts):
             return JSONResponse({"detail": "this is only for the page that is served here."}, status_code=403)
         response: Response = await answer(request)
         response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
@@ -139,10 +142,13 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
         return await _in_thread(answer_look, model, body)
 
     def answer_look(model: str, body: bytes) -> dict[str, Any]:
-        pixels = read_photo_bytes(body, MOST_PIXELS) if body else beginning
-        if pixels is None:
-            raise HTTPException(400, "which photo? Drop one on the page.")
-        key, found = looks.add(model, pixels)
+        def read() -> torch.Tensor:
+            pixels = read_photo_bytes(body, MOST_PIXELS) if body else beginning
+            if pixels is None:
+                raise HTTPException(400, "which photo? Drop one on the page.")
+            return pixels
+
+        key, found = looks.add(model, read)
         height, width = found.photo.shape[2:]
         return {
             "id": key,
@@ -177,21 +183,21 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
         """The filter under a point of the photo. out, into: the channels of the full filter, from `into` to `out`"""
         kept = looks.find(key)
         view, weights, field = kept.maps(layer)
-        size = kept.look.photo.shape[2:]
+        size = kept.look.photo.shape[2], kept.look.photo.shape[3]
         if not (isfinite(x) and isfinite(y)):
             raise HTTPException(400, f"x and y need to be numbers; got {x} and {y}.")
-        row, column = map_place(view, (size[0], size[1]), x, y)
+        row, column = map_place(view, size, x, y)
         limits = view.layer.mixing.shape
         if not (0 <= out < limits[0] and 0 <= into < limits[1]):
             raise HTTPException(400, f"channels go to {limits[0] - 1} and {limits[1] - 1}; got {out} and {into}.")
         return {
             "place": [row, column],
+            "middle": photo_place(view, size, (row, column)),
             "atoms": view.atoms_at(row, column).float().tolist(),
             "filter": view.filter_at(row, column, out, into).float().tolist(),
             "weights": weights[:, row, column].tolist(),
             "field": float(field[row, column]),
-            # From pixels of the layer's input to pixels of the photo.
-            "field on photo": float(field[row, column]) * size[1] / view.input_size[1],
+            "field on photo": float(field[row, column]) * photo_scale(view, size)[1],
         }
 
     return app
@@ -211,6 +217,15 @@ def _about(view: LayerView, size: tuple[int, int]) -> dict[str, Any]:
         # Where its map lies on the photo: left, top, right, bottom.
         "box": map_box(view, size),
     }
+
+
+def _is_ours(host: str | None, hosts: list[str]) -> bool:
+    """Whether a request calls this machine by one of its names, or by an address, which nobody can make point here."""
+    try:
+        ip_address(host or "")
+    except ValueError:
+        return host in hosts
+    return True
 
 
 async def _body(request: Request) -> bytes:

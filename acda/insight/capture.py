@@ -1,13 +1,14 @@
 """Run a model once and keep what its adaptive layers predicted, leaving the model as it was."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from acda.insight.view import LayerView
 from acda.layers import AdaptiveConv2d
@@ -15,7 +16,10 @@ from acda.layers import AdaptiveConv2d
 
 @dataclass(frozen=True)
 class Captured:
-    """The model's own output, and a view of each of its adaptive layers by name, in the order in which they ran."""
+    """The model's own output, and a view of each of its adaptive layers by name, in the order in which they ran.
+
+    Of a layer that ran more than once, the last time.
+    """
 
     output: Any
     layers: dict[str, LayerView]
@@ -35,17 +39,18 @@ def capture(model: nn.Module, *inputs: Any) -> Captured:
     layers = {name: part for name, part in inner.named_modules() if isinstance(part, AdaptiveConv2d)}
     if not layers:
         raise ValueError(f"{type(inner).__name__} has no AdaptiveConv2d to look into.")
-    found: dict[str, LayerView] = {}
+    keeper = _Keeper(_seen_share(inner, inputs))
     with ExitStack() as stack, torch.no_grad():
         stack.enter_context(_state_kept(inner))
         for name, layer in layers.items():
-            stack.callback(layer.generator.register_forward_hook(_keeper(found, name, layer)).remove)
+            for handle in keeper.listen(name, layer):
+                stack.callback(handle.remove)
         # Compiled code does not call hooks that came after it.
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         output = inner(*inputs)
-    if not found:
+    if not keeper.found:
         raise ValueError(f"none of the adaptive layers of {type(inner).__name__} was used: {', '.join(layers)}.")
-    return Captured(output, found)
+    return Captured(output, keeper.found)
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -59,18 +64,44 @@ def unwrapped(model: nn.Module) -> nn.Module:
         model = inner
 
 
-def _keeper(found: dict[str, LayerView], name: str, layer: AdaptiveConv2d) -> Callable[..., None]:
-    mine = threading.get_ident()
+def _seen_share(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[float, ...]:
+    """What part of the image that the layers see is the input's: ours with a `stride` extend it to whole ones."""
+    stride = getattr(model, "stride", None)
+    if not isinstance(stride, int) or not inputs or not isinstance(inputs[0], Tensor) or inputs[0].ndim != 4:
+        return 1.0, 1.0
+    return tuple(size / (-(-size // stride) * stride) for size in inputs[0].shape[2:])
 
-    def keep(_: nn.Module, inputs: tuple[Any, ...], alpha: Tensor) -> None:
-        if threading.get_ident() != mine:
-            return  # somebody else runs the model at the same time
-        alpha = alpha.detach().unflatten(1, (layer.num_atoms, layer.num_elements))
-        # A copy: what comes after may work in place. Numbers about halves need more digits than they have.
-        alpha = alpha.float() if alpha.dtype in (torch.float16, torch.bfloat16) else alpha.clone()
-        found[name] = LayerView(name, layer, alpha, tuple(inputs[0].shape[2:]))
 
-    return keep
+class _Keeper:
+    """Keeps what Φ predicts for the layer that runs, in the thread that asked: others may run the model as well."""
+
+    def __init__(self, seen_share: tuple[float, ...]) -> None:
+        self.found: dict[str, LayerView] = {}
+        self._seen_share, self._thread = seen_share, threading.get_ident()
+        self._running: list[str] = []
+
+    def listen(self, name: str, layer: AdaptiveConv2d) -> Iterator[RemovableHandle]:
+        """Hooks on the layer and on its Φ, which several layers may share."""
+
+        def enter(*_: Any) -> None:
+            if threading.get_ident() == self._thread:
+                self._running.append(name)
+
+        def leave(*_: Any) -> None:
+            if threading.get_ident() == self._thread:
+                self._running.pop()
+
+        def keep(_: nn.Module, inputs: tuple[Any, ...], alpha: Tensor) -> None:
+            if threading.get_ident() != self._thread or self._running[-1:] != [name]:
+                return
+            alpha = alpha.detach().unflatten(1, (layer.num_atoms, layer.num_elements))
+            # A copy: what comes after may work in place. Numbers about halves need more digits than they have.
+            kept = alpha.to("cpu", torch.promote_types(alpha.dtype, torch.float32), copy=True)
+            self.found[name] = LayerView(name, layer, kept, tuple(inputs[0].shape[2:]), self._seen_share)
+
+        yield layer.register_forward_pre_hook(enter)
+        yield layer.register_forward_hook(leave, always_call=True)
+        yield layer.generator.register_forward_hook(keep)
 
 
 @contextmanager

@@ -11,14 +11,19 @@ from acda.drawing import MARK, new_figure, save
 from acda.insight.view import LayerView
 
 
+def photo_scale(view: LayerView, photo_size: tuple[int, int]) -> tuple[float, float]:
+    """Pixels of the photo for one of the layer's input, vertically and horizontally."""
+    (H, W), (seen_y, seen_x) = view.input_size, view.seen_share
+    return photo_size[0] / (H * seen_y), photo_size[1] / (W * seen_x)
+
+
 def map_box(view: LayerView, photo_size: tuple[int, int]) -> tuple[float, float, float, float]:
     """Where the layer's map lies on the photo, (left, top, right, bottom): each place around the middle of its window.
 
     Without padding that is less than the whole photo. Of the layers before this one only their strides are known.
     """
-    ends = []
-    for axis, (size, count) in enumerate(zip(photo_size, view.size, strict=True)):
-        window, scale = view.layer.window, size / view.input_size[axis]
+    ends, window = [], view.layer.window
+    for axis, (scale, count) in enumerate(zip(photo_scale(view, photo_size), view.size, strict=True)):
         stride = window.stride[axis]
         first = window.reach[axis] - window.padding[axis] + 0.5 - stride / 2
         ends.append((first * scale, (first + count * stride) * scale))
@@ -79,7 +84,7 @@ def _describe(view: LayerView) -> str:
 
 
 def _photo(axes: Any, pixels: Any, view: LayerView, places: list[tuple[int, int]]) -> Any:
-    shown = axes.imshow(pixels)
+    shown = axes.imshow(pixels, extent=(0, pixels.shape[1], pixels.shape[0], 0))
     axes.set_title("photo", fontsize=9)
     axes.set_axis_off()
     for number, place in enumerate(places, start=1):

@@ -43,10 +43,16 @@ def find_subject(name: str | None) -> tuple[str, Trained]:
 
 def look(subject: Trained, pixels: Tensor) -> Look:
     """Run the network on a photo, at the size that it takes."""
+    pixels = fitted(subject, pixels)
+    return Look(pixels, capture(subject.model, subject.normalised(pixels)))
+
+
+def fitted(subject: Trained, pixels: Tensor) -> Tensor:
+    """A photo at the size at which the network looks at it."""
     height, width = pixels.shape[2:]
     if subject.facts.get("model") in LENETS:
-        pixels = resized(pixels, SIZE, SIZE)
-    elif max(height, width) > LARGEST:
+        return resized(pixels, SIZE, SIZE)
+    if max(height, width) > LARGEST:
         share = LARGEST / max(height, width)
-        pixels = resized(pixels, max(1, round(height * share)), max(1, round(width * share)))
-    return Look(pixels, capture(subject.model, subject.normalised(pixels)))
+        return resized(pixels, max(1, round(height * share)), max(1, round(width * share)))
+    return pixels

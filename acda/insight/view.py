@@ -1,5 +1,6 @@
 """One adaptive layer on one batch: what its coefficients say, from sums, never over all pairs or all filters."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,15 +10,22 @@ from torch import Tensor
 from acda.bases import multiscale_fourier_bessel
 from acda.layers import AdaptiveConv2d
 
+# At a time, so that they stay in the cache.
+PLACES = 16384
+
 
 @dataclass(frozen=True)
 class LayerView:
-    """alpha: (B, M, L, P, Q), as the layer used it    input_size: (H, W) of the layer's own input"""
+    """alpha: (B, M, L, P, Q), as the layer used it, on the CPU    input_size: (H, W) of the layer's own input
+
+    seen_share: what part of that, vertically and horizontally, is the photo's; the rest is how a network extends it
+    """
 
     name: str
     layer: AdaptiveConv2d
     alpha: Tensor
     input_size: tuple[int, ...]
+    seen_share: tuple[float, ...] = (1.0, 1.0)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -35,47 +43,57 @@ class LayerView:
         bases, side = self.layer.bases, self.layer.window.side
         if bases is None or self.layer.num_elements != (side - 1) // 2 * self.layer.num_bases:
             return False
-        own = multiscale_fourier_bessel(side, self.layer.num_bases, device=bases.device, dtype=bases.dtype)
-        return torch.allclose(bases.detach(), own, atol=2e-3)  # they may have been kept in half precision
+        own = multiscale_fourier_bessel(side, self.layer.num_bases)
+        return torch.allclose(bases.detach().to(own), own, atol=2e-3)  # they may have been kept in half precision
 
     @cached_property
     def _bases(self) -> Tensor:
         """(L, k²), in double precision; without bases the pixels themselves."""
         if self.layer.bases is None:
-            return torch.eye(self.layer.num_elements, dtype=torch.float64, device=self.alpha.device)
-        return self.layer.bases.detach().double().flatten(1)
+            return torch.eye(self.layer.num_elements, dtype=torch.float64)
+        return self.layer.bases.detach().cpu().double().flatten(1)
 
     @cached_property
     def _distances(self) -> Tensor:
         """(k²,): squared distance of each tap from the middle, in pixels of the layer's input."""
         (dy, dx), side = self.layer.window.dilation, self.layer.window.side
-        at = torch.arange(side, dtype=torch.float64, device=self.alpha.device) - side // 2
+        at = torch.arange(side, dtype=torch.float64) - side // 2
         return ((dy * at[:, None]) ** 2 + (dx * at[None, :]) ** 2).flatten()
 
     def scale_weights(self) -> Tensor:
         """How much each scale's bases contribute to the atoms of a place, as parts of their energy: (B, S, P, Q)."""
-        energies = []
-        for group, basis in zip(self._by_scale(), self._bases.chunk(len(self.scales)), strict=True):
-            gram = (basis @ basis.T).to(group.dtype)
-            energies.append(torch.einsum("bmlpq,lk,bmkpq->bpq", group, gram, group))
-        energy = torch.stack(energies, 1)
-        return energy / energy.sum(1, keepdim=True).clamp_min(1e-12)
+        count = len(self.scales)
+        grams = [(basis @ basis.T).to(self.alpha.dtype) for basis in self._bases.chunk(count)]
+
+        def weights(alpha: Tensor) -> Tensor:
+            groups = zip(alpha.chunk(count, 2), grams, strict=True)
+            energy = torch.stack([_form(group, gram).sum((1, 2)) for group, gram in groups], 1)
+            return energy / energy.sum(1, keepdim=True).clamp_min(1e-12)
+
+        return self._at_all_places(weights)
 
     def receptive_field(self) -> Tensor:
         """Root mean square distance from the middle, weighted with the energy of the full filters: (B, P, Q).
 
         In pixels of the layer's input. The energy of a tap is summed over all pairs of channels, K = A·D.
         """
-        mixing = self.layer.mixing.detach().double().flatten(0, 1)
+        mixing = self.layer.mixing.detach().cpu().double().flatten(0, 1)
         # Σ over channel pairs of K(u)² = Σ D_m(u) D_n(u) (A'A)_mn, and D = αψ: two quadratic forms in α.
         of_atoms = (mixing.T @ mixing).to(self.alpha.dtype)
         spread = (self._bases * self._distances @ self._bases.T).to(self.alpha.dtype)
         gram = (self._bases @ self._bases.T).to(self.alpha.dtype)
-        mixed = torch.einsum("mn,bnlpq->bmlpq", of_atoms, self.alpha)
-        moment, energy = (
-            (mixed * torch.einsum("lk,bmkpq->bmlpq", form, self.alpha)).sum((1, 2)) for form in (spread, gram)
-        )
-        return (moment / energy.clamp_min(1e-12)).clamp_min(0).sqrt()
+
+        def field(alpha: Tensor) -> Tensor:
+            mixed = torch.einsum("mn,bnlp->bmlp", of_atoms, alpha)
+            moment, energy = (_form(alpha, form, mixed).sum((1, 2)) for form in (spread, gram))
+            return (moment / energy.clamp_min(1e-12)).clamp_min(0).sqrt()
+
+        return self._at_all_places(field)
+
+    def _at_all_places(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """function of α as (B, M, L, places), some places at a time: of a large map α is all that there is room for."""
+        parts = [function(part) for part in self.alpha.flatten(3).split(PLACES, 3)]
+        return torch.cat(parts, -1).unflatten(-1, self.size)
 
     def atoms_at(self, y: int, x: int, image: int = 0) -> Tensor:
         """The M small filters of a place: (M, k, k)."""
@@ -85,7 +103,7 @@ class LayerView:
 
     def filter_at(self, y: int, x: int, out_channel: int, in_channel: int, image: int = 0) -> Tensor:
         """The full filter of a place between two channels: (k, k)."""
-        weights = self.layer.mixing[out_channel, in_channel].detach().double()
+        weights = self.layer.mixing[out_channel, in_channel].detach().cpu().double()
         return torch.einsum("m,mij->ij", weights, self.atoms_at(y, x, image))
 
     def diversity(self) -> Tensor:
@@ -94,19 +112,25 @@ class LayerView:
 
     def most_different(self, count: int = 3, image: int = 0) -> list[tuple[int, int]]:
         """Places whose coefficients are far from each other: begin far from the mean, then always the farthest."""
-        vectors = torch.nn.functional.normalize(self.alpha[image].flatten(0, 1).flatten(1).double(), dim=0)
-        nearest = vectors.T @ torch.nn.functional.normalize(vectors.mean(1), dim=0)
+        vectors = self.alpha[image].flatten(0, 1).flatten(1)
+        inverse = 1 / vectors.norm(dim=0).clamp_min(1e-12)
+        nearest = (vectors @ inverse) @ vectors * inverse
         places: list[tuple[int, int]] = []
         for _ in range(min(count, vectors.shape[1])):
             index = int(nearest.argmin())
             places.append(divmod(index, self.alpha.shape[4]))
-            alike = vectors.T @ vectors[:, index]
+            alike = vectors[:, index] @ vectors * inverse * inverse[index]
             nearest = alike if len(places) == 1 else torch.maximum(nearest, alike)
             nearest[[y * self.alpha.shape[4] + x for y, x in places]] = torch.inf
         return places
 
     def _by_scale(self) -> tuple[Tensor, ...]:
         return self.alpha.chunk(len(self.scales), 2)
+
+
+def _form(alpha: Tensor, form: Tensor, other: Tensor | None = None) -> Tensor:
+    """other · form · α for each atom, summand by summand: (B, M, L, places); other is α itself unless given."""
+    return (alpha if other is None else other) * torch.einsum("lk,bmkp->bmlp", form, alpha)
 
 
 def diversity(vectors: Tensor) -> Tensor:
@@ -120,8 +144,7 @@ def diversity(vectors: Tensor) -> Tensor:
     """
     total = torch.zeros(vectors.shape[:2], dtype=torch.float64, device=vectors.device)
     count = torch.zeros(vectors.shape[:1], dtype=torch.float64, device=vectors.device)
-    # Some places at a time, so that they stay in the cache.
-    for part in (some.double() for some in vectors.flatten(2).split(16384, 2)):
+    for part in (some.double() for some in vectors.flatten(2).split(PLACES, 2)):
         norms = part.square().sum(1).sqrt()
         inverse = torch.where(norms > 0, 1 / norms, 0.0)
         total += torch.bmm(part, inverse[:, :, None])[:, :, 0]

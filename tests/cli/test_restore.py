@@ -240,3 +240,12 @@ def test_tiles_do_not_show(weights, tmp_path):
 def test_what_is_wrong_is_said(photo, weights, capsys, arguments, message):
     assert main([a.format(photo=photo, weights=weights) for a in arguments]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_said_before_the_work(photo, weights, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("acda.cli.restore.in_tiles", None)  # the work
+    assert main(["restore", str(photo), "--weights", weights, "-o", str(tmp_path / "a.gif")]) == 1
+    assert "has no suffix that photos are written with" in capsys.readouterr().err
+    monkeypatch.setattr("acda.photos.LONGEST", {"WEBP": 100})
+    assert main(["upscale", str(photo), "--weights", weights, "-o", str(tmp_path / "a.webp")]) == 1
+    assert "would have 120×88 pixels; WEBP has at most 100 a side" in capsys.readouterr().err

@@ -142,3 +142,21 @@ def test_ones_own_photo_and_what_is_no_photo(page, tmp_path):
     wait_for_another(page, lambda: page.locator("#model").select_option("lenet_acda"))
     assert "of 32×32" in status(page), "and it is the photo that the next network looks at"
     assert page.locator("#wrong").inner_text() == ""
+
+
+def test_a_small_photo_keeps_its_shape_in_a_low_window(page, tmp_path):
+    page.set_viewport_size({"width": 1280, "height": 500})
+    Image.new("RGB", (60, 240)).save(tmp_path / "tall.png")
+    page.locator("#file").set_input_files(tmp_path / "tall.png")
+    wait_until(page, "document.getElementById('status').textContent.includes('of 60×240')")
+    box = page.locator("#photo").bounding_box()
+    assert box["height"] / box["width"] == pytest.approx(4, rel=0.02)
+    assert box["height"] < 500
+
+
+def test_the_photo_that_was_dropped_last_is_looked_at_whatever_comes_between(page, tmp_path):
+    Image.new("RGB", (90, 70)).save(tmp_path / "own.png")
+    page.locator("#file").set_input_files(tmp_path / "own.png")
+    page.locator("#model").select_option("restorer")
+    wait_until(page, "document.getElementById('layer').options.length === 8")
+    wait_until(page, "document.getElementById('status').textContent.includes('of 90×70')")

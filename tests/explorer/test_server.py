@@ -89,7 +89,11 @@ def test_what_is_not_there_is_said(client):
     assert client.get(f"/api/map/{found['id']}", params={"layer": layer, "kind": "9"}).status_code == 404
     for path in ("/../etc/passwd", "/page.html", "/acda", "/api/photo/..%2f"):
         assert client.get(path).status_code in (404, 422)
-    assert client.get("/", headers={"host": "elsewhere.example"}).status_code == 400
+    assert client.get("/", headers={"host": "elsewhere.example"}).status_code == 403
+    assert client.get("/", headers={"host": "192.168.7.8:8017"}).status_code == 200
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert client.get("/", headers=link).status_code == 200
+    assert client.get("/api/start", headers=link).status_code == 403
 
 
 def test_looks_are_bounded_in_bytes_too(client, monkeypatch):

@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from acda import AdaptiveConv2d, create_model
+from acda import AdaptiveConv2d, AtomGenerator, create_model
 from acda.insight import capture, diversity
 from acda.insight.draw import map_box, map_place, photo_place
 
 
 @pytest.fixture
-def view():
+def view(monkeypatch):
+    monkeypatch.setattr("acda.insight.view.PLACES", 40)  # of 99: some places at a time
     torch.manual_seed(0)
     layer = AdaptiveConv2d(4, 5, 7, padding=3, dilation=1).eval()
     return capture(layer, torch.randn(2, 4, 9, 11)).layers[""]
@@ -215,3 +216,32 @@ def test_a_model_that_does_not_use_its_layers_is_refused():
 def test_a_model_without_adaptive_layers_is_refused():
     with pytest.raises(ValueError, match="Sequential has no AdaptiveConv2d"):
         capture(nn.Sequential(nn.Conv2d(3, 4, 3)), torch.randn(1, 3, 8, 8))
+
+
+def test_a_network_that_extends_a_photo_does_not_move_its_places():
+    """A photo 50 wide is seen as 64: the middle of the map's column 4, of cells of 8 pixels, is at 36."""
+
+    class Extends(nn.Module):
+        stride = 32
+
+        def __init__(self):
+            super().__init__()
+            self.layer = AdaptiveConv2d(3, 4, 3, padding=1)
+
+        def forward(self, x):
+            return self.layer(nn.functional.avg_pool2d(nn.functional.pad(x, (0, 14, 0, 0)), 8))
+
+    view = capture(Extends().eval(), torch.randn(1, 3, 32, 50)).layers["layer"]
+    assert view.size == (4, 8)
+    assert photo_place(view, (32, 50), (1, 4)) == pytest.approx((36, 12))
+    assert map_place(view, (32, 50), 49, 31) == (3, 6)
+
+
+def test_layers_that_share_one_generator_are_told_apart():
+    generator = AtomGenerator(3, 6 * 6, 3, padding=1)
+    first, second = (AdaptiveConv2d(3, 3, 3, padding=1, generator=generator) for _ in range(2))
+    model, x = nn.Sequential(first, nn.Upsample(scale_factor=2), second).eval(), torch.randn(1, 3, 8, 8)
+    views = capture(model, x).layers
+    assert {name: view.size for name, view in views.items()} == {"0": (8, 8), "2": (16, 16)}
+    with torch.no_grad():
+        torch.testing.assert_close(views["0"].alpha, first.coefficients(x))
