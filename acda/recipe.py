@@ -34,20 +34,21 @@ class Recipe:
     """steps until the learning rate is at its highest"""
     frozen_norm: bool = False
     """batch normalisation with its running statistics, in training too"""
+    freeze_norm_at: float = 1.0
+    """part of the steps after which it is so: the rest is trained as it will be tested"""
+    norm_momentum: float | None = None
+    """of the running statistics; the network's own unless given"""
     test_every: int = 1
-    """epochs from one test to the next"""
+    """epochs from one test to the next, or the next fewer that meet the last epoch, which is always tested"""
     seed: int = 0
     """of the initial weights, the order of the images and their augmentation"""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "test_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} needs to be at least 1; got {getattr(self, name)}.")
-        if self.test_every < 1 or self.epochs % self.test_every:
-            raise ValueError(
-                f"the last epoch is tested: epochs needs to be a multiple of test_every; got {self.epochs} and "
-                f"{self.test_every}."
-            )
+        if not 0 <= self.freeze_norm_at <= 1:
+            raise ValueError(f"freeze_norm_at needs to be from 0 to 1; got {self.freeze_norm_at}.")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate needs to be positive; got {self.learning_rate}.")
 

@@ -6,6 +6,7 @@ epoch's, curves.png, and when it is done weights.safetensors.
 
 import json
 import logging
+import math
 import signal
 import sys
 import threading
@@ -93,7 +94,7 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
         precision=run.precision,
         sync_batchnorm=run.sync_batchnorm,
         max_epochs=recipe.epochs,
-        check_val_every_n_epoch=recipe.test_every,
+        check_val_every_n_epoch=math.gcd(recipe.epochs, recipe.test_every),
         logger=TensorBoardLogger(folder, name="", version=""),
         callbacks=callbacks,
         plugins=[WholeFiles()],

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,36 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, mo
     scores = [json.loads((tmp_path / n / "scores.json").read_text())["epochs"] for n in ("parts", "whole")]
     for a, b in zip(*scores, strict=True):
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
+def test_normalisations_settle_before_the_end(recipe, tmp_path, monkeypatch):
+    """From two thirds of the steps on their statistics stay, and the same after a stop in between."""
+    from acda.tasks.classification import ClassificationTask
+
+    recipe = replace(recipe, model="lenet_acda", freeze_norm_at=0.65, norm_momentum=0.5)
+    original, seen = ClassificationTask.training_step, []
+
+    def watched(self, batch, index):
+        seen.append(self.model.features[0].generator.predict_norm.running_var.clone())
+        if len(seen) == 15:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, batch, index)
+
+    monkeypatch.setattr(ClassificationTask, "training_step", watched)
+    with pytest.raises(KeyboardInterrupt):
+        fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
+    fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
+    changed = [not torch.equal(a, b) for a, b in pairwise(seen)]
+    assert changed == [True] * 12 + [False] * 5  # steps 0 to 11 of 18
+    monkeypatch.undo()
+    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+
+
+def test_the_last_epoch_is_tested_whatever_the_interval(recipe, tmp_path):
+    fit(replace(recipe, test_every=2), "try", Run(out=tmp_path / "run", accelerator="cpu"))
+    saved = json.loads((tmp_path / "run" / "scores.json").read_text())["epochs"]
+    assert [epoch["epoch"] for epoch in saved] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("step", "test_every"), [(1, 1), (8, 1), (12, 1), (6, 3), (13, 3)])

@@ -129,7 +129,9 @@ class DnCNN(nn.Module):
         for part in self.layers:
             if isinstance(part, nn.Conv2d):
                 nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
+        assert last.bias is not None
         nn.init.normal_(last.weight, std=1e-3)
+        nn.init.zeros_(last.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = x - self.layers(x)

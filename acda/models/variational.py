@@ -1,5 +1,6 @@
 """Denoisers that say how sure they are: VDNet's pair of networks (Yue et al., 2019), around any denoiser."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,6 +11,9 @@ from torch import Tensor, nn
 
 from acda.layers import AdaptiveConv2d
 from acda.models.restorer import Trunk, in_whole_strides
+
+# The variance of the clean photo's prior, 1e-6, is the best that a posterior can have, wherever its mean is.
+BEST_LOG_VARIANCE = math.log(1e-6)
 
 
 class Posterior(NamedTuple):
@@ -42,8 +46,12 @@ class VariationalDenoiser(nn.Module):
         self.denoiser, self.stride = denoiser, stride
         layers: list[nn.Module] = []
         for before, after in ((channels, width), (width, width), (width, width), (width, width)):
-            layers += [nn.Conv2d(before, after, 3, padding=1), nn.LeakyReLU(0.2, inplace=True)]
+            conv = nn.Conv2d(before, after, 3, padding=1)
+            nn.init.kaiming_normal_(conv.weight, a=0.2, nonlinearity="leaky_relu")
+            layers += [conv, nn.LeakyReLU(0.2, inplace=True)]
         last = nn.Conv2d(width, 2 * channels, 3, padding=1)
+        # Begin near the prior of the noise's variance, whose shape is 23.5, for a noise of some hundredths.
+        _begin_with(last, math.log(23.5), -4.0)
         self.noise = nn.Sequential(*layers, last)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,25 +106,25 @@ def variational(
     """The restorer's trunk with a mean and a variance at its end; layer: further arguments as Restorer's."""
     model = VariationalDenoiser(Trunk(3, 6, partial(conv, **layer), kernel_size), stride=4)
     assert isinstance(model.denoiser, Trunk)
-    _begin_with_the_photo(model.denoiser.up[-2])
+    _begin_with(model.denoiser.up[-2], 0.0, BEST_LOG_VARIANCE)
     return model
 
 
 def vdnet() -> VariationalDenoiser:
     """VDNet as published: a U-Net denoises."""
     unet = UNet(3, 6)
-    _begin_with_the_photo(unet.last)
+    _begin_with(unet.last, 0.0, BEST_LOG_VARIANCE)
     return VariationalDenoiser(unet, stride=8)
 
 
-def _begin_with_the_photo(last: nn.Module) -> None:
-    """Nearly no residual, and a variance of about e⁻⁸ where a mean is still off by some hundredths."""
+def _begin_with(last: nn.Module, first: float, second: float) -> None:
+    """A layer whose first and second half of channels are nearly these numbers, before a pixel-shuffle too."""
     assert isinstance(last, nn.Conv2d)
     assert last.bias is not None
     nn.init.normal_(last.weight, std=1e-3)
     with torch.no_grad():
-        last.bias.zero_()
-        last.bias[last.out_channels // 2 :] = -8.0  # the second half, before a pixel-shuffle too
+        last.bias[: last.out_channels // 2] = first
+        last.bias[last.out_channels // 2 :] = second
 
 
 VARIATIONAL: dict[str, Callable[..., nn.Module]] = {"restorer_variational": variational, "vdnet": vdnet}

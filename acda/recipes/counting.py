@@ -27,6 +27,8 @@ def recipe_for(dataset: str, model: str) -> Callable[[], Counting]:
             optimiser="adamw",
             learning_rate=5e-4,
             weight_decay=1e-2,
+            freeze_norm_at=0.7,
+            norm_momentum=0.02,
             warmup_steps=50,
             test_every=12,
             **settings,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acda.recipe import Restoration
-from acda.recipes.grid import named
+from acda.recipes.grid import named, restoring
 
 DATASETS: dict[str, tuple[str, dict[str, Any]]] = {
     "sidd": ("SIDD", {}),
@@ -25,19 +25,9 @@ NETWORKS = {
 def recipe_for(dataset: str, model: str) -> Callable[[], Restoration]:
     """The recipe DATASET_MODEL."""
     title, settings = DATASETS[dataset]
-    objective: Any = NETWORKS[model]
 
     def recipe() -> Restoration:
-        return Restoration(
-            model=model,
-            epochs=10,
-            batch_size=8,
-            optimiser="adamw",
-            learning_rate=5e-4,
-            weight_decay=1e-4,
-            objective=objective,
-            **settings,
-        )
+        return restoring(model, objective=NETWORKS[model], **settings)
 
     return named(recipe, f"{dataset}_{model}", f"{model} on {title}.")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from acda.models.restorer import RESTORERS
 from acda.recipe import Restoration
-from acda.recipes.grid import named
+from acda.recipes.grid import named, restoring
 
 DATASETS: dict[str, tuple[str, dict[str, Any]]] = {
     "realsr_x2": ("RealSR ×2", {"scale": 2}),
@@ -20,16 +20,7 @@ def recipe_for(dataset: str, model: str) -> Callable[[], Restoration]:
     title, settings = DATASETS[dataset]
 
     def recipe() -> Restoration:
-        return Restoration(
-            model=model,
-            epochs=10,
-            batch_size=8,
-            optimiser="adamw",
-            learning_rate=5e-4,
-            weight_decay=1e-4,
-            channels="y",
-            **settings,
-        )
+        return restoring(model, channels="y", **settings)
 
     return named(recipe, f"{dataset}_{model}", f"{model} on {title}.")
 

@@ -37,6 +37,10 @@ class Task(pytorch_lightning.LightningModule):
         self._sums: dict[str, Tensor] = {}
         self._losses: list[Tensor] = []
         self._position: dict[str, int] | None = None
+        self._frozen_from = math.inf
+        if recipe.norm_momentum is not None:
+            for norm in self._norms():
+                norm.momentum = recipe.norm_momentum
         self.train()
 
     def loss(self, batch: Any) -> Tensor:
@@ -69,10 +73,15 @@ class Task(pytorch_lightning.LightningModule):
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
         if self.recipe.frozen_norm:
-            for module in self.model.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                    module.eval()
+            self._freeze_norms()
         return self
+
+    def _norms(self) -> list[nn.modules.batchnorm._BatchNorm]:
+        return [part for part in self.model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+
+    def _freeze_norms(self) -> None:
+        for norm in self._norms():
+            norm.eval()
 
     def on_train_epoch_start(self) -> None:
         loader: Any = self.trainer.train_dataloader
@@ -81,6 +90,8 @@ class Task(pytorch_lightning.LightningModule):
     def on_train_batch_start(self, batch: Any, index: int) -> None:
         # Everything random in a step follows from its number: a run that was stopped goes on as if it were not.
         torch.manual_seed(hash((self.recipe.seed, self.global_step, self.trainer.global_rank)) % 2**63)
+        if self.global_step >= self._frozen_from:
+            self._freeze_norms()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         losses = [loss.cpu() for loss in self._losses]
@@ -135,8 +146,11 @@ class Task(pytorch_lightning.LightningModule):
                 groups, rate, momentum=0.9, nesterov=True, weight_decay=decay
             )
         else:
-            optimiser = torch.optim.AdamW(groups, rate, weight_decay=decay)
+            # A mean over pixels of small squares has small gradients, and now and then a large one, soon forgotten.
+            optimiser = torch.optim.AdamW(groups, rate, betas=(0.9, 0.99), eps=1e-12, weight_decay=decay)
         steps = int(self.trainer.estimated_stepping_batches)
+        if self.recipe.freeze_norm_at < 1:
+            self._frozen_from = self.recipe.freeze_norm_at * steps
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimiser, lambda step: rate_at(step, steps, self.recipe.warmup_steps)
         )
