@@ -2,8 +2,8 @@
 
     python benchmarks/explorer.py          # writes results/explorer.json; needs chromium and playwright
 
-A photo of 512×512 in the page that `acda explore` serves; the pointer goes to places across it, one after the other, and
-the page's own clock tells when the filter of each is drawn.
+A photo of 512×512 in the page that `acda explore` serves; the pointer goes to places across it, one after the other,
+and the page's own clock tells when the filter of each is drawn.
 """
 
 import json
@@ -29,7 +29,9 @@ NETWORKS = ("fresh layer", "restorer", "crowd_counter_s")
 MOVE = """([x, y]) => new Promise(done => {
   const box = document.getElementById("photo").getBoundingClientRect(), before = document.body.dataset.shown;
   const begun = performance.now();
-  const look = () => document.body.dataset.shown !== before ? done(performance.now() - begun) : requestAnimationFrame(look);
+  const look = () => {
+    if (document.body.dataset.shown !== before) done(performance.now() - begun); else requestAnimationFrame(look);
+  };
   const at = { clientX: box.left + x * box.width, clientY: box.top + y * box.height, bubbles: true };
   document.getElementById("stage").dispatchEvent(new PointerEvent("pointermove", at));
   requestAnimationFrame(look);
