@@ -62,7 +62,7 @@ def tinyimagenet20_ad_resnet_s() -> Classification:
 
     acda train tinyimagenet20_ad_resnet_s --data DIR
     """
-    return Classification(model="ad_resnet_s", epochs=40, batch_size=64, margin=8, weight_decay=1e-3)
+    return Classification(model="ad_resnet_s", epochs=30, batch_size=64, margin=8, weight_decay=1e-3)
 
 
 def tinyimagenet20_ad_resnet_s_conv() -> Classification:
