@@ -23,6 +23,7 @@ from acda.cli import main
 from acda.models import CrowdCounter
 from acda.recipe import Classification, Counting, Recipe, Restoration, recipe_from_json
 from acda.recipes import RECIPES
+from acda.tasks.task import Task
 from acda.training import Run, evaluate, fit
 from acda.weights import load, read_weights, write_weights
 
@@ -112,27 +113,35 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, mo
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
-def test_normalisations_settle_before_the_end(recipe, tmp_path, monkeypatch):
+@pytest.fixture
+def ctrl_c(monkeypatch):
+    """ctrl_c(n) interrupts the n-th step from now on, once. What it returns grows by what `watch` sees in each step."""
+
+    def at(step, watch=lambda task: None):
+        original, seen = Task.training_step, []
+
+        def interrupted(self, batch, index):
+            seen.append(watch(self))
+            if len(seen) == step:
+                os.kill(os.getpid(), signal.SIGINT)
+            return original(self, batch, index)
+
+        monkeypatch.setattr(Task, "training_step", interrupted)
+        return seen
+
+    return at
+
+
+def test_normalisations_settle_before_the_end(recipe, tmp_path, ctrl_c):
     """From two thirds of the steps on their statistics stay, and the same after a stop in between."""
-    from acda.tasks.classification import ClassificationTask
-
     recipe = replace(recipe, model="lenet_acda", freeze_norm_at=0.65, norm_momentum=0.5)
-    original, seen = ClassificationTask.training_step, []
-
-    def watched(self, batch, index):
-        seen.append(self.model.features[0].generator.predict_norm.running_var.clone())
-        if len(seen) == 15:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, batch, index)
-
-    monkeypatch.setattr(ClassificationTask, "training_step", watched)
+    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    seen = ctrl_c(15, lambda task: task.model.features[0].generator.predict_norm.running_var.clone())
     with pytest.raises(KeyboardInterrupt):
         fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
     fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
     changed = [not torch.equal(a, b) for a, b in pairwise(seen)]
     assert changed == [True] * 12 + [False] * 5  # steps 0 to 11 of 18
-    monkeypatch.undo()
-    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
     assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
 
 
@@ -143,21 +152,11 @@ def test_the_last_epoch_is_tested_whatever_the_interval(recipe, tmp_path):
 
 
 @pytest.mark.parametrize(("step", "test_every"), [(1, 1), (8, 1), (12, 1), (6, 3), (13, 3)])
-def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, monkeypatch, step, test_every):
+def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, ctrl_c, step, test_every):
     """In the first epoch, in the middle of the second, at its very end; and after epochs that are not tested."""
-    from acda.tasks.classification import ClassificationTask
-
     recipe = replace(recipe, test_every=test_every)
     fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
-    original, steps = ClassificationTask.training_step, []
-
-    def interrupted(self, batch, index):
-        steps.append(index)
-        if len(steps) == step:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, batch, index)
-
-    monkeypatch.setattr(ClassificationTask, "training_step", interrupted)
+    steps = ctrl_c(step)
     with pytest.raises(KeyboardInterrupt):
         fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
     assert len(steps) == step
@@ -169,19 +168,9 @@ def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, 
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
-def test_run_and_data_may_be_moved_between_two_sittings(recipe, tmp_path, monkeypatch):
-    from acda.tasks.classification import ClassificationTask
-
+def test_run_and_data_may_be_moved_between_two_sittings(recipe, tmp_path, ctrl_c):
     recipe = replace(recipe, epochs=2)
-    original, steps = ClassificationTask.training_step, []
-
-    def interrupted(self, batch, index):
-        steps.append(index)
-        if len(steps) == 8:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, batch, index)
-
-    monkeypatch.setattr(ClassificationTask, "training_step", interrupted)
+    ctrl_c(8)
     with pytest.raises(KeyboardInterrupt):
         fit(recipe, "run", Run(out=tmp_path / "before", accelerator="cpu"))
     best = tmp_path / "before" / "checkpoints" / "best.ckpt"
@@ -463,10 +452,8 @@ def test_restoring_from_pairs(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path, monkeypatch, workers):
+def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path, ctrl_c, workers):
     """By the command line: stopped in the middle of an epoch of crops, it ends with the weights of a whole run."""
-    from acda.tasks.restoration import RestorationTask
-
     random = np.random.default_rng(0)
     for part in ("train", "test"):
         (tmp_path / "clean" / part).mkdir(parents=True)
@@ -477,15 +464,7 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
     settings += ["--batch-size", "4", "--options", "num_atoms", "2", "--workers", str(workers), "--accelerator", "cpu"]
     train = ["train", "synthetic_restorer_variational", *settings]
     assert main([*train, "--out", str(tmp_path / "whole")]) == 0
-    original, steps = RestorationTask.training_step, []
-
-    def interrupted(self, batch, index):
-        steps.append(index)
-        if len(steps) == 4:  # the first of the second epoch
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, batch, index)
-
-    monkeypatch.setattr(RestorationTask, "training_step", interrupted)
+    steps = ctrl_c(4)  # the first of the second epoch
     assert main([*train, "--out", str(tmp_path / "parts")]) == 130
     assert main([*train, "--out", str(tmp_path / "parts"), "--resume"]) == 0
     assert len(steps) == 6
