@@ -54,7 +54,7 @@ def cifar100_lenet_wide() -> Classification:
     """LeNet widened to the multiply-adds of lenet_acda, on CIFAR-100.
 
     acda train cifar100_lenet_wide --data DIR
-    Some 2.4 hours on one core of an AMD EPYC; error 41.5 %.
+    Some 2.5 hours on one core of an AMD EPYC; error 41.5 %.
     """
     return replace(cifar100_lenet(), model="lenet_wide")
 
