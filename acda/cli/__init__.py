@@ -1,6 +1,7 @@
 """The command line: one file per verb, imported only when it is called."""
 
 import importlib
+import os
 import sys
 
 from acda.extras import need
@@ -43,6 +44,9 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(module, "run"):  # a verb whose options depend on its first argument
             return int(module.run(rest) or 0)
         return int(tyro.cli(getattr(module, verb), args=rest, prog=f"acda {verb}") or 0)
+    except BrokenPipeError:  # `acda recipes | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"acda {verb}: {error}", file=sys.stderr)
         return 1
