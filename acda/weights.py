@@ -41,11 +41,11 @@ def load(name: str | Path) -> Trained:
 
 
 def find_weights(name: str | Path) -> Path:
-    """The file that a name means; a packaged one comes first, and ./NAME is the folder or file of that name."""
+    """The file that a name means; a packaged one comes first, and ./NAME or a Path is the folder or file itself."""
     path = Path(name)
     packaged = {file.stem: file for file in sorted(PACKAGED.glob("*.safetensors"))}
-    if str(name) in packaged:
-        return packaged[str(name)]
+    if isinstance(name, str) and name in packaged:
+        return packaged[name]
     if path.is_dir():
         if not (path / "weights.safetensors").exists():
             raise ValueError(f"{path} has no weights.safetensors: a run has it when it is complete.")

@@ -30,7 +30,7 @@ def explore(
     from acda.explorer.server import create_app
 
     uvicorn = need("uvicorn", "explore")
-    # asyncio answers without delay only on sockets that say that they are TCP's: 40 ms of every answer.
+    # asyncio answers without delay only on sockets that say that they are TCP's.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -222,7 +222,7 @@ def test_a_network_that_extends_a_photo_does_not_move_its_places():
     """A photo 50 wide is seen as 64: the middle of the map's column 4, of cells of 8 pixels, is at 36."""
 
     class Extends(nn.Module):
-        stride = 32
+        stride, cell = 32, 1
 
         def __init__(self):
             super().__init__()
