@@ -66,10 +66,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 def _seen_share(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[float, ...]:
     """What part of the image that the layers see is the input's: networks made for tiles extend it to whole strides."""
-    stride = getattr(model, "stride", None)
-    if not isinstance(stride, int) or not hasattr(model, "cell") or not inputs or not isinstance(inputs[0], Tensor) or inputs[0].ndim != 4:
+    image, stride = (inputs[0] if inputs else None), getattr(model, "stride", None)
+    for_tiles = isinstance(stride, int) and hasattr(model, "cell")
+    if not for_tiles or not isinstance(image, Tensor) or image.ndim != 4:
         return 1.0, 1.0
-    return tuple(size / (-(-size // stride) * stride) for size in inputs[0].shape[2:])
+    return tuple(size / (-(-size // stride) * stride) for size in image.shape[2:])
 
 
 class _Keeper:
