@@ -67,8 +67,9 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def _seen_share(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[float, ...]:
     """What part of the image that the layers see is the input's: networks made for tiles extend it to whole strides."""
     image, stride = (inputs[0] if inputs else None), getattr(model, "stride", None)
-    for_tiles = isinstance(stride, int) and hasattr(model, "cell")
-    if not for_tiles or not isinstance(image, Tensor) or image.ndim != 4:
+    if not isinstance(stride, int) or not hasattr(model, "cell"):
+        return 1.0, 1.0
+    if not isinstance(image, Tensor) or image.ndim != 4:
         return 1.0, 1.0
     return tuple(size / (-(-size // stride) * stride) for size in image.shape[2:])
 
