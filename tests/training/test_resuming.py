@@ -1,0 +1,114 @@
+"""Runs that were stopped, killed or moved end with the weights of one that was not."""
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from acda.training import Run, fit
+from tests.training.runs import assert_same, command, weights
+
+
+@pytest.mark.parametrize("model", ["lenet", "lenet_acda"])
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, model, monkeypatch):
+    recipe = replace(recipe, model=model)
+    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+
+    class Stop(Exception):
+        pass
+
+    from acda.tasks.classification import ClassificationTask
+
+    original, steps = ClassificationTask.training_step, []
+
+    def stops(self, batch, index):
+        steps.append(index)
+        if len(steps) == 10:  # in the middle of the second epoch
+            raise Stop
+        return original(self, batch, index)
+
+    monkeypatch.setattr(ClassificationTask, "training_step", stops)
+    with pytest.raises(Stop):
+        fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
+    monkeypatch.undo()
+    assert not (tmp_path / "parts" / "weights.safetensors").exists()
+    fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
+    assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+    scores = [json.loads((tmp_path / n / "scores.json").read_text())["epochs"] for n in ("parts", "whole")]
+    for a, b in zip(*scores, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
+def test_normalisations_settle_before_the_end(recipe, tmp_path, ctrl_c):
+    """From two thirds of the steps on their statistics stay, and the same after a stop in between."""
+    recipe = replace(recipe, model="lenet_acda", freeze_norm_at=0.65, norm_momentum=0.5)
+    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    seen = ctrl_c(15, lambda task: task.model.features[0].generator.predict_norm.running_var.clone())
+    with pytest.raises(KeyboardInterrupt):
+        fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
+    fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
+    changed = [not torch.equal(a, b) for a, b in pairwise(seen)]
+    assert changed == [True] * 12 + [False] * 5  # steps 0 to 11 of 18
+    assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(("step", "test_every"), [(1, 1), (8, 1), (12, 1), (6, 3), (13, 3)])
+def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, ctrl_c, step, test_every):
+    """In the first epoch, in the middle of the second, at its very end; and after epochs that are not tested."""
+    recipe = replace(recipe, test_every=test_every)
+    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    steps = ctrl_c(step)
+    with pytest.raises(KeyboardInterrupt):
+        fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
+    assert len(steps) == step
+    fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
+    assert len(steps) == 18
+    assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+    scores = [json.loads((tmp_path / n / "scores.json").read_text())["epochs"] for n in ("parts", "whole")]
+    for a, b in zip(*scores, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
+def test_run_and_data_may_be_moved_between_two_sittings(recipe, tmp_path, ctrl_c):
+    recipe = replace(recipe, epochs=2)
+    ctrl_c(8)
+    with pytest.raises(KeyboardInterrupt):
+        fit(recipe, "run", Run(out=tmp_path / "before", accelerator="cpu"))
+    best = tmp_path / "before" / "checkpoints" / "best.ckpt"
+    # As if the first epoch had been better than any can be: the second must not be written over it.
+    last = torch.load(best.with_name("last.ckpt"), weights_only=True)
+    (state,) = (s for s in last["callbacks"].values() if s.get("monitor") == "error")
+    state["best_model_score"] = state["kth_value"] = torch.tensor(-1.0)
+    state["best_k_models"] = {path: torch.tensor(-1.0) for path in state["best_k_models"]}
+    torch.save(last, best.with_name("last.ckpt"))
+    kept = best.read_bytes()
+    (tmp_path / "before").rename(tmp_path / "after")
+    shutil.copytree(recipe.data, tmp_path / "elsewhere")
+    fit(
+        replace(recipe, data=tmp_path / "elsewhere"), "run", Run(out=tmp_path / "after", accelerator="cpu", resume=True)
+    )
+    assert (tmp_path / "after" / "checkpoints" / "best.ckpt").read_bytes() == kept
+    assert not (tmp_path / "before").exists()
+
+
+def test_sigkill_at_any_moment(recipe, tmp_path):
+    recipe = replace(recipe, epochs=40)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    subprocess.run(command(recipe, whole), check=True, capture_output=True)
+    process = subprocess.Popen(command(recipe, parts), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    last = parts / "checkpoints" / "last.ckpt"
+    deadline = time.monotonic() + 120
+    while not last.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    torch.load(last, weights_only=True)
+    assert not (parts / "weights.safetensors").exists()
+    subprocess.run(command(recipe, parts, "--resume"), check=True, capture_output=True)
+    assert_same(weights(parts), weights(whole))

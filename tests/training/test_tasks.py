@@ -1,0 +1,120 @@
+"""Each task through fit: counting, restoring from pairs, noise on clean photos."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from acda import create_model
+from acda.cli import main
+from acda.models import CrowdCounter
+from acda.recipe import Counting, Restoration, recipe_from_json
+from acda.training import Run, evaluate, fit
+from acda.weights import load
+from tests.training.runs import assert_same, weights
+
+
+def test_counting_from_a_classifiers_weights(tmp_path):
+    """Photos with bright dots: trained, tested every second epoch on whole photos, and scored again to the same."""
+    random = np.random.default_rng(0)
+    for split in ("train", "test"):
+        (tmp_path / "dots" / split).mkdir(parents=True)
+        points = {}
+        for i in range(4):
+            pixels = np.full((50, 70, 3), 60, np.uint8)
+            points[f"{i}.png"] = random.integers(3, 47, (5 + i, 2)).tolist()
+            for x, y in points[f"{i}.png"]:
+                pixels[y - 1 : y + 2, x - 1 : x + 2] = 250
+            Image.fromarray(pixels).save(tmp_path / "dots" / split / f"{i}.png")
+        (tmp_path / "dots" / split / "points.json").write_text(json.dumps(points))
+    classifier = tmp_path / "classifier.safetensors"
+    state = create_model("ad_resnet_s_conv", num_classes=5).state_dict()
+    save_file({f"model.{name}": t for name, t in state.items()}, classifier)
+    recipe = Counting(
+        model="crowd_counter_s_conv",
+        epochs=4,
+        test_every=2,
+        data=tmp_path / "dots",
+        batch_size=2,
+        crop=48,
+        sigma=4.0,
+        optimiser="adamw",
+        learning_rate=1e-3,
+        initial=classifier,
+    )
+    scores = fit(recipe, "dots", Run(out=tmp_path / "run", accelerator="cpu"))
+    saved = json.loads((tmp_path / "run" / "scores.json").read_text())["epochs"]
+    assert [epoch["epoch"] for epoch in saved] == [2, 4]
+    assert scores["images"] == 4
+    assert 0 < scores["MAE"] <= scores["root MSE"]
+    shutil.rmtree(tmp_path / "dots" / "train")  # the test photos are enough
+    again = evaluate(tmp_path / "run", tmp_path / "dots")
+    assert again["MAE"] == pytest.approx(scores["MAE"], abs=1e-4)
+    assert recipe_from_json((tmp_path / "run" / "recipe.json").read_text()) == recipe
+    model = load(tmp_path / "run").model
+    assert isinstance(model, CrowdCounter)
+    shutil.copytree(tmp_path / "dots" / "test", tmp_path / "dots" / "train")
+    with pytest.raises(ValueError, match=r"classifier.safetensors: these are not the weights of the same kind"):
+        fit(replace(recipe, model="crowd_counter_s"), "dots", Run(out=tmp_path / "other", accelerator="cpu"))
+
+
+def test_restoring_from_pairs(tmp_path):
+    """Noise on smooth pictures: trained on crops, more of them than photos, and tested whole; higher is better."""
+    random = np.random.default_rng(0)
+    y, x = np.mgrid[:40, :56]
+    for part in ("train", "test"):
+        for side in ("input", "target"):
+            (tmp_path / "noisy" / part / side).mkdir(parents=True)
+        for i in range(3):
+            clean = 127 + 90 * np.sin((x + 5 * i) / 9) * np.cos(y / 7) * np.ones((3, 1, 1))
+            for side, pixels in (("target", clean), ("input", clean + random.normal(0, 25, clean.shape))):
+                image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8).transpose(1, 2, 0))
+                image.save(tmp_path / "noisy" / part / side / f"{i}.png")
+    recipe = Restoration(
+        model="restorer",
+        options={"kernel_size": 3, "num_atoms": 2},
+        epochs=2,
+        data=tmp_path / "noisy",
+        batch_size=4,
+        crop=32,
+        crops=40,
+        optimiser="adamw",
+        learning_rate=1e-3,
+        warmup_steps=2,
+    )
+    scores = fit(recipe, "noisy", Run(out=tmp_path / "run", accelerator="cpu"))
+    first = json.loads((tmp_path / "run" / "scores.json").read_text())["epochs"][0]
+    assert scores["PSNR"] > 19  # of the input: 20.2 dB less what normalisation has yet to learn
+    assert 0 < scores["SSIM"] < 1
+    best = torch.load(tmp_path / "run" / "checkpoints" / "best.ckpt", weights_only=True)
+    assert best["epoch"] == (0 if first["PSNR"] > scores["PSNR"] else 1)
+    assert evaluate(tmp_path / "run", tmp_path / "noisy")["PSNR"] == pytest.approx(scores["PSNR"], abs=1e-4)
+    assert tuple(load(tmp_path / "run").model.trunk.blocks[0].conv2.mixing.shape) == (48, 48, 2)
+    with pytest.raises(ValueError, match=r"0.png is smaller than the crops of 64×64"):
+        fit(replace(recipe, crop=64), "noisy", Run(out=tmp_path / "other", accelerator="cpu"))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path, ctrl_c, workers):
+    """By the command line: stopped in the middle of an epoch of crops, it ends with the weights of a whole run."""
+    random = np.random.default_rng(0)
+    for part in ("train", "test"):
+        (tmp_path / "clean" / part).mkdir(parents=True)
+        for i in range(2):
+            image = Image.fromarray(random.integers(0, 256, (40, 40, 3)).astype(np.uint8))
+            image.save(tmp_path / "clean" / part / f"{i}.png")
+    settings = ["--data", str(tmp_path / "clean"), "--epochs", "2", "--crops", "12", "--crop", "24"]
+    settings += ["--batch-size", "4", "--options", "num_atoms", "2", "--workers", str(workers), "--accelerator", "cpu"]
+    train = ["train", "synthetic_restorer_variational", *settings]
+    assert main([*train, "--out", str(tmp_path / "whole")]) == 0
+    steps = ctrl_c(4)  # the first of the second epoch
+    assert main([*train, "--out", str(tmp_path / "parts")]) == 130
+    assert main([*train, "--out", str(tmp_path / "parts"), "--resume"]) == 0
+    assert len(steps) == 6
+    assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+    assert load(tmp_path / "parts").facts["options"] == '{"num_atoms": 2}'
