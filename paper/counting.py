@@ -29,6 +29,8 @@ from acda.weights import Trained, load
 NEIGHBOURS = 3
 # Photos with fewer heads than this say nothing about order within them.
 ENOUGH = 20
+# Photos with an agency's mark on them are not ours to print; the next in order stands in.
+NOT_TO_PRINT = {"IMG_158.jpg"}
 
 
 def main() -> None:
@@ -61,7 +63,8 @@ def rows_of(name: str, errors: Any) -> list[dict[str, Any]]:
 
 def pick(crowds: list[Crowd]) -> list[Crowd]:
     """Three photos, by their number of heads: at a quarter, in the middle, at nine tenths. Nobody chose them."""
-    ordered = sorted(crowds, key=lambda crowd: (len(crowd.points), crowd.file.name))
+    printable = (crowd for crowd in crowds if crowd.file.name not in NOT_TO_PRINT)
+    ordered = sorted(printable, key=lambda crowd: (len(crowd.points), crowd.file.name))
     return [ordered[int(share * len(ordered))] for share in (0.25, 0.5, 0.9)]
 
 

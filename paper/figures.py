@@ -98,21 +98,27 @@ def draw_positions(subject: Any, photo: Path, path: Path) -> None:
 
 
 def draw_scales(subject: Any, photos: list[Path], path: Path) -> None:
-    """The weight of each scale over photos, as the paper draws it."""
+    """The weight of each scale over photos, as the paper draws it: in the last layer of those that have most scales."""
     looks = [look(subject, read_photo(photo).pixels) for photo in photos]
-    views = [next(iter(seen.captured.layers.values())) for seen in looks]
-    scales = views[0].scales
-    figure = new_figure(2.7 * (1 + len(scales)), 2.1 * len(photos))
-    for row, seen, view in zip(figure.subplots(len(photos), 1 + len(scales), squeeze=False), looks, views, strict=True):
+    layers = looks[0].captured.layers
+    most = max(len(view.scales) for view in layers.values())
+    name = [name for name, view in layers.items() if len(view.scales) == most][-1]
+    maps = [seen.captured.layers[name].scale_weights()[0].numpy() for seen in looks]
+    low, high = np.quantile(np.concatenate([weights.ravel() for weights in maps]), (0.01, 0.99))
+    width = 2.7
+    heights = [width * seen.photo.shape[2] / seen.photo.shape[3] for seen in looks]
+    figure = new_figure(width * (1 + most) + 0.8, sum(heights) + 0.4)
+    grid = figure.subplots(len(photos), 1 + most, squeeze=False, height_ratios=heights)
+    for row, seen, weights in zip(grid, looks, maps, strict=True):
         row[0].imshow(seen.photo[0].permute(1, 2, 0).numpy())
-        weights = view.scale_weights()[0].numpy()
-        for axes, scale, weight in zip(row[1:], scales, weights, strict=True):
-            shown = axes.imshow(weight, cmap="viridis", vmin=weights.min(), vmax=weights.max())
-            if view is views[0]:
-                axes.set_title(f"weight of {scale}×{scale}", fontsize=9)
-        figure.colorbar(shown, ax=row[1:], fraction=0.03, label="part of the energy")
+        for axes, weight in zip(row[1:], weights, strict=True):
+            shown = axes.imshow(weight, cmap="viridis", vmin=low, vmax=high)
         for axes in row:
             axes.set_axis_off()
+    figure.colorbar(shown, ax=grid, fraction=0.03, extend="both", label="part of the energy")
+    for axes, scale in zip(grid[0, 1:], layers[name].scales, strict=True):
+        axes.set_title(f"weight of {scale}×{scale}", fontsize=9)
+    grid[0, 0].set_title(name, fontsize=9)
     save(figure, path)
 
 
