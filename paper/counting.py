@@ -4,10 +4,12 @@
 
 Writes results/counting_constants.json, and when the run of run.py is complete, pictures/counting.png: photo, truth and
 prediction with both counts; pictures/counting_scales.png: the weight of each scale, where heads are large near and
-small far; and results/counting_scales.json: whether large filters are preferred for large heads.
+small far; results/counting_scales.json: whether large filters are preferred for large heads; and
+results/counting_errors.json: how wrong the count of a photo is, for few and for many heads.
 """
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +51,10 @@ def main() -> None:
         trained = load(arm.out)
         draw(trained, pick(test), HERE / "pictures" / "counting.png")
         draw_scales(trained, [crowd.file for crowd in deepest(test)], HERE / "pictures" / "counting_scales.png")
+        views = [seen(trained, crowd) for crowd in test]
         budget = f"{arm.run}; one pass over each of {len(test)} test photos"
-        write_results("counting_scales", scales(trained, test), budget=budget, seed=0)
+        write_results("counting_scales", scales(views), budget=budget, seed=0)
+        write_results("counting_errors", errors(views), budget=budget, seed=0)
 
 
 def rows_of(name: str, errors: Any) -> list[dict[str, Any]]:
@@ -84,21 +88,33 @@ def deepest(crowds: list[Crowd], count: int = 2) -> list[Crowd]:
     return sorted((crowd for crowd in crowds if len(crowd.points) >= 100), key=depth)[-count:]
 
 
-def scales(trained: Trained, crowds: list[Crowd]) -> list[dict[str, Any]]:
+@dataclass
+class Seen:
+    """What a network made of a photo: its count, and the weight of each layer's scales at each head, (n,)."""
+
+    crowd: Crowd
+    count: float
+    weights: dict[tuple[str, int], Any]
+
+
+def seen(trained: Trained, crowd: Crowd) -> Seen:
+    captured = capture(trained.model, trained.normalised(read_photo(crowd.file).pixels))
+    weights = {}
+    for name, view in captured.layers.items():
+        y, x = np.array([map_place(view, crowd.size, *point) for point in crowd.points]).T
+        at_heads = view.scale_weights()[0].numpy()[:, y, x]
+        weights |= {(name, scale): found for scale, found in zip(view.scales, at_heads, strict=True)}
+    return Seen(crowd, float(captured.output.double().sum()), weights)
+
+
+def scales(views: list[Seen]) -> list[dict[str, Any]]:
     """Rank correlation of each scale's weight at a head with the distance to its neighbours, layer by layer."""
-    distances: list[Any] = []
-    weights: dict[tuple[str, int], list[Any]] = {}
-    for crowd in (crowd for crowd in crowds if len(crowd.points) >= ENOUGH):
-        pixels = read_photo(crowd.file).pixels
-        distances.append(spacing(crowd))
-        for name, view in capture(trained.model, trained.normalised(pixels)).layers.items():
-            y, x = np.array([map_place(view, crowd.size, *point) for point in crowd.points]).T
-            at_heads = view.scale_weights()[0].numpy()[:, y, x]
-            for scale, found in zip(view.scales, at_heads, strict=True):
-                weights.setdefault((name, scale), []).append(found)
-    common = {"table": "counting_scales", "dataset": f"{len(distances)} photos"}
+    views = [view for view in views if len(view.crowd.points) >= ENOUGH]
+    distances = [spacing(view.crowd) for view in views]
+    common = {"table": "counting_scales", "dataset": f"{len(views)} photos"}
     rows = []
-    for (name, scale), found in weights.items():
+    for name, scale in views[0].weights:
+        found = [view.weights[name, scale] for view in views]
         together = rank_correlation(np.concatenate(found), np.concatenate(distances))
         within = np.mean([rank_correlation(w, d) for w, d in zip(found, distances, strict=True)])
         own = {**common, "name": f"{name.removeprefix('backbone.')}, weight of {scale}×{scale}"}
@@ -106,6 +122,25 @@ def scales(trained: Trained, crowds: list[Crowd]) -> list[dict[str, Any]]:
             {**own, "metric": "all heads together", "value": round(together, 3)},
             {**own, "metric": "within a photo, mean", "value": round(float(within), 3)},
         ]
+    return rows
+
+
+def errors(views: list[Seen]) -> list[dict[str, Any]]:
+    """Over each quarter of the photos, by their number of heads, and over all of them."""
+    ordered = sorted(views, key=lambda view: len(view.crowd.points))
+    rows = []
+    for part in [*np.array_split(np.array(ordered, dtype=object), 4), ordered]:
+        truth, found = (np.array(values) for values in zip(*((len(v.crowd.points), v.count) for v in part), strict=True))
+        name = f"{truth.min()} to {truth.max()} heads, {len(part)} photos"
+        common = {"table": "counting_errors", "dataset": "", "name": name}
+        relative = np.abs(found - truth) / truth
+        rows += [
+            {**common, "metric": "MAE", "value": round(float(np.abs(found - truth).mean()), 1)},
+            {**common, "metric": "mean of count − truth", "value": round(float((found - truth).mean()), 1)},
+            {**common, "metric": "error of half of the photos is below, %", "value": round(100 * np.median(relative))},
+        ]
+    each = {view.crowd.file.name: [len(view.crowd.points), round(view.count, 1)] for view in views}
+    rows[-1]["each"] = each
     return rows
 
 

@@ -43,7 +43,7 @@ def count(
             places.take(to, path)
         photo = read_photo(path)
         density = density_of(trained, photo, tile)
-        number = float(density.sum())
+        number = max(0.0, float(density.sum()))  # an empty square may sum to a little less
         if to is not None:
             draw(photo, density, number, to)
         results.append({"file": str(path), "count": round(number, 1)})

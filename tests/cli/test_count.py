@@ -11,7 +11,7 @@ from acda import create_model
 from acda.cli import main
 from acda.cli.count import density_of
 from acda.photos import read_photo
-from acda.weights import load, write_weights
+from acda.weights import load, read_weights, write_weights
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,13 @@ def test_a_line_for_each_photo(photos, weights, capsys):
     assert main(["count", str(photos), "--weights", str(weights)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in lines] == [str(photos / "a.jpg"), str(photos / "b.png")]
+
+
+def test_there_are_never_fewer_than_none(photos, weights, tmp_path, capsys):
+    tensors, facts = read_weights(weights)
+    write_weights(tmp_path / "empty.safetensors", {**tensors, "model.density.bias": torch.tensor([-0.1])}, facts)
+    assert main(["count", str(photos), "--json", "--weights", str(tmp_path / "empty.safetensors")]) == 0
+    assert [entry["count"] for entry in json.loads(capsys.readouterr().out)] == [0, 0]
 
 
 def test_json_and_pictures(photos, weights, tmp_path, capsys):
