@@ -1,4 +1,4 @@
-"""Tables 2 and 6: parameters and multiply-adds, counted, of one layer and of the networks, timm's beside ours.
+"""Tables 2, 3 and 6: parameters and multiply-adds, counted, of one layer and of the networks, timm's beside ours.
 
 python paper/networks.py          # seconds: nothing is computed, only counted
 """
@@ -31,7 +31,7 @@ TIMM = {
 
 def main() -> None:
     facts = {**describe(), "budget": "counted, nothing was run"}
-    for name, rows in (("layer", layer_rows()), ("networks", network_rows())):
+    for name, rows in (("layer", layer_rows()), ("networks", network_rows()), ("counters", counter_rows())):
         with written_whole(RESULTS / f"{name}.json") as file:
             text = json.dumps({"rows": list(rows), "circumstances": facts}, indent=1, ensure_ascii=False)
             file.write_text(text + "\n")
@@ -71,6 +71,14 @@ def network_rows() -> Iterator[dict[str, Any]]:
         common = {"table": "imagenet", "dataset": "ImageNet", "name": name, **source}
         yield {**common, "metric": "parameters, M", "value": cost.parameters / 1e6}
         yield {**common, "metric": "multiply-adds at 224×224, M", "value": round(cost.multiply_adds / 1e6, 1)}
+
+
+def counter_rows() -> Iterator[dict[str, Any]]:
+    """Table 3: the counters that nobody has trained here; run.py tells the others'."""
+    untrained = {"Ad-ResNet-m": "crowd_counter_m", "Ad-ResNet-s's baseline with CondConv": "crowd_counter_s_condconv"}
+    for name, model in untrained.items():
+        value = count(create_model(model), (1, 3, 512, 512)).parameters / 1e6
+        yield {"table": "counting", "dataset": "", "name": name, "metric": "parameters, M", "value": round(value, 3)}
 
 
 if __name__ == "__main__":

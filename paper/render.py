@@ -49,21 +49,26 @@ def render(folder: Path = HERE) -> str:
 
 
 def section(table: dict[str, Any], results: dict[str, Any]) -> str:
-    """One table of the paper: what we have beside what it prints, then what it prints and we do not have."""
+    """One table of the paper: what we have beside what it prints, then what it prints and we do not have.
+
+    Where the paper prints nothing there is nothing to stand beside: a line a network, a column a figure.
+    """
     mine = [(name, row) for name, result in results.items() for row in result["rows"] if row["table"] == table["id"]]
     parts = [f"## {table['title']}\n"]
-    if mine:
+    if mine and not table["rows"]:
+        parts += [*side_by_side([row for _, row in mine]), ""]
+    elif mine:
         parts.append("| | | published | ours | difference |\n|---|---|---:|---:|---:|")
         parts += [compare(row, published_value(table, row)) for _, row in mine]
         parts.append("")
-    have = {(row["name"], *where(row)) for _, row in mine}
+    have = {(row["name"], *column) for _, row in mine for column in columns_of(row)}
     rest = [
         (name, *values)
         for name, *values in table["rows"]
         if any((name, *c) not in have and value != "-" for c, value in zip(table["columns"], values, strict=True))
     ]
     if rest:
-        heads = [", ".join(part for part in column if part) for column in table["columns"]]
+        heads = [heading(*column) for column in table["columns"]]
         parts.append(f"| published | {' | '.join(heads)} |\n|---|{'---:|' * len(heads)}")
         parts += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rest]
         parts.append("")
@@ -74,27 +79,47 @@ def section(table: dict[str, Any], results: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def where(row: dict[str, Any]) -> tuple[str, str]:
-    """The published column that a row belongs to: our seeds are not part of its name."""
-    return re.sub(r", seed \d+$", "", row["dataset"]), row["metric"]
+def side_by_side(rows: list[dict[str, Any]]) -> list[str]:
+    """Ours alone: a line for each name, a column for each dataset and metric."""
+    columns = list(dict.fromkeys(heading(row["dataset"], row["metric"]) for row in rows))
+    lines: dict[str, dict[str, str]] = {}
+    for row in rows:
+        lines.setdefault(row["name"], {})[heading(row["dataset"], row["metric"])] = shown(row["value"])
+    body = [f"| {name} | {' | '.join(cells.get(column, '') for column in columns)} |" for name, cells in lines.items()]
+    return [f"| ours | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}", *body]
+
+
+def heading(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def shown(value: float | str) -> str:
+    """Text as it is, numbers to four digits, large ones whole."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,.4g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:,.0f}"
+
+
+def columns_of(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The published columns that a row belongs to: of its dataset (our seeds are not part of its name), or of any."""
+    return [(re.sub(r", seed \d+$", "", row["dataset"]), row["metric"]), ("", row["metric"])]
 
 
 def published_value(table: dict[str, Any], row: dict[str, Any]) -> str | None:
     """What the paper prints there, as text; None where it prints nothing."""
     for name, *values in table["rows"]:
         for column, value in zip(table["columns"], values, strict=True):
-            if name == row["name"] and tuple(column) == where(row) and value != "-":
+            if name == row["name"] and tuple(column) in columns_of(row) and value != "-":
                 return str(value)
     return None
 
 
 def compare(row: dict[str, Any], published: str | None) -> str:
     """One line: the difference is ours minus the paper's, in the digits that the paper prints."""
-    label = f"| {row['name']} | {', '.join(part for part in (row['dataset'], row['metric']) if part)} |"
+    label = f"| {row['name']} | {heading(row['dataset'], row['metric'])} |"
     value = row["value"]
     if published is None or not isinstance(value, int | float):
-        ours = value if isinstance(value, str) else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
-        return f"{label} {published or '–'} | {ours} | |"
+        return f"{label} {published or '–'} | {shown(value)} | |"
     digits = len(published.partition(".")[2])
     difference = round(value, digits) - float(published)
     sign = "0" if abs(difference) < 0.5 * 10**-digits else f"{difference:+,.{digits}f}"

@@ -75,3 +75,8 @@ def test_difference_is_in_the_papers_digits():
     assert render.compare(row, "12.30").endswith("| 12.30 | 12.35 | +0.05 |")
     assert render.compare(row, "12.35").endswith("| 12.35 | 12.35 | 0 |")
     assert render.compare(row, None).endswith("| – | 12.35 | |")
+
+
+def test_what_the_paper_does_not_print_stands_side_by_side():
+    rows = [{"name": n, "dataset": "d", "metric": m, "value": v} for n, m, v in (("a", "x", 1234.5), ("b", "y", 0.5))]
+    assert render.side_by_side(rows)[1:] == ["| a | 1,234 |  |", "| b |  | 0.5 |"]
