@@ -99,7 +99,7 @@ class Seen:
 
 def seen(trained: Trained, crowd: Crowd) -> Seen:
     captured = capture(trained.model, trained.normalised(read_photo(crowd.file).pixels))
-    weights = {}
+    weights: dict[tuple[str, int], Any] = {}
     for name, view in captured.layers.items():
         y, x = np.array([map_place(view, crowd.size, *point) for point in crowd.points]).T
         at_heads = view.scale_weights()[0].numpy()[:, y, x]
@@ -127,17 +127,17 @@ def scales(views: list[Seen]) -> list[dict[str, Any]]:
 
 def errors(views: list[Seen]) -> list[dict[str, Any]]:
     """Over each quarter of the photos, by their number of heads, and over all of them."""
-    ordered = sorted(views, key=lambda view: len(view.crowd.points))
+    truth, found = np.array(sorted((len(view.crowd.points), view.count) for view in views)).T
     rows = []
-    for part in [*np.array_split(np.array(ordered, dtype=object), 4), ordered]:
-        truth, found = (np.array(values) for values in zip(*((len(v.crowd.points), v.count) for v in part), strict=True))
-        name = f"{truth.min()} to {truth.max()} heads, {len(part)} photos"
+    for part in [*np.array_split(np.arange(len(views)), 4), np.arange(len(views))]:
+        heads, error = truth[part], found[part] - truth[part]
+        name = f"{heads.min():,.0f} to {heads.max():,.0f} heads, {len(part)} photos"
         common = {"table": "counting_errors", "dataset": "", "name": name}
-        relative = np.abs(found - truth) / truth
+        half = round(100 * float(np.median(np.abs(error) / heads)))
         rows += [
-            {**common, "metric": "MAE", "value": round(float(np.abs(found - truth).mean()), 1)},
-            {**common, "metric": "mean of count − truth", "value": round(float((found - truth).mean()), 1)},
-            {**common, "metric": "error of half of the photos is below, %", "value": round(100 * np.median(relative))},
+            {**common, "metric": "MAE", "value": round(float(np.abs(error).mean()), 1)},
+            {**common, "metric": "mean of count − truth", "value": round(float(error.mean()), 1)},
+            {**common, "metric": "error of half of the photos is below, %", "value": half},
         ]
     each = {view.crowd.file.name: [len(view.crowd.points), round(view.count, 1)] for view in views}
     rows[-1]["each"] = each

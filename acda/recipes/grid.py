@@ -8,10 +8,13 @@ from acda.recipe import Recipe, Restoration
 R = TypeVar("R", bound=Recipe)
 
 
-def named(make: Callable[[], R], name: str, first_line: str, options: str = "") -> Callable[[], R]:
-    """make under this name, documented with its first line and its command."""
+def named(
+    make: Callable[[], R], name: str, first_line: str, options: str = "", measured: str | None = None
+) -> Callable[[], R]:
+    """make under this name, documented with its first line, its command, and what came of it where it was run."""
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"{first_line}\n\nacda train {name} --data DIR{options}"
+    make.__doc__ += f"\n{measured}" if measured else ""
     return make
 
 
