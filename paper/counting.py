@@ -127,11 +127,12 @@ def scales(views: list[Seen]) -> list[dict[str, Any]]:
 
 def errors(views: list[Seen]) -> list[dict[str, Any]]:
     """Over each quarter of the photos, by their number of heads, and over all of them."""
-    truth, found = np.array(sorted((len(view.crowd.points), view.count) for view in views)).T
+    ordered = sorted(views, key=lambda view: len(view.crowd.points))
+    truth, found = np.array([(len(view.crowd.points), view.count) for view in ordered]).T
     rows = []
     for part in [*np.array_split(np.arange(len(views)), 4), np.arange(len(views))]:
         heads, error = truth[part], found[part] - truth[part]
-        name = f"{heads.min():,.0f} to {heads.max():,.0f} heads, {len(part)} photos"
+        name = f"{heads.min():.0f} to {heads.max():.0f} heads, {len(part)} photos"
         common = {"table": "counting_errors", "dataset": "", "name": name}
         half = round(100 * float(np.median(np.abs(error) / heads)))
         rows += [
