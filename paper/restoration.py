@@ -2,8 +2,9 @@
 
     python paper/restoration.py --data DIR     # DIR as for run.py
 
-Writes results/city100_input.json (the low resolution as it is) and results/denoising.json (the noisy photo, a Gaussian
-blur at the width that is best on the training photos, and the runs that are complete, on each set's test photos).
+Writes results/city100_input.json (the low resolution as it is), results/city100_photos.json (the runs that are
+complete, photo by photo) and results/denoising.json (the noisy photo, a Gaussian blur at the width that is best on the
+training photos, and the runs that are complete, on each set's test photos).
 """
 
 import argparse
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from run import ARMS, Arm, trained_how, write_results
 from scipy import ndimage
@@ -35,8 +37,28 @@ def main() -> None:
     city = Photos(read_pairs(data / "city100/City100_iPhoneX")[1])
     rows = rows_of("city100", "City100, iPhone", "low resolution as it is", lambda x: x, city, on="Y")
     write_results("city100_input", rows, budget="no training", seed=0)
+    if arms := [arm for arm in ARMS if arm.table == "city100" and arm.is_complete]:
+        write_results("city100_photos", photo_by_photo(city, rows[0]["each"], arms), **trained_how(arms))
     arms = [arm for arm in ARMS if arm.table == "denoising" and arm.is_complete]
     write_results("denoising", denoising(data, arms), **(trained_how(arms) if arms else {"budget": "no training"}))
+
+
+def photo_by_photo(photos: Photos, before: list[float], arms: list[Arm]) -> list[dict[str, Any]]:
+    """What each network gains on each photo, and how sure it is that the first of them is ahead of the others."""
+    found = {arm.name: np.array([p for p, _ in scores(load(arm.out).model, photos, on="Y")]) for arm in arms}
+    first = found[arms[0].name]
+    rows = []
+    for name, each in found.items():
+        common = {"table": "city100_photos", "dataset": "", "name": name, "photos": len(each)}
+        gain, ahead = each - before, first - each
+        figures = {"gain over the low resolution, dB": gain.mean(), "least gain of a photo, dB": gain.min()}
+        if name != arms[0].name:
+            error = ahead.std(ddof=1) / len(each) ** 0.5
+            figures |= {f"{arms[0].name} is ahead by, dB": ahead.mean(), "standard error of that": error}
+            figures |= {"on so many photos": int((ahead > 0).sum())}
+        rows += [{**common, "metric": metric, "value": round(float(value), 3)} for metric, value in figures.items()]
+        rows[-len(figures)]["each"] = [round(float(value), 3) for value in gain]
+    return rows
 
 
 def denoising(data: Path, arms: list[Arm]) -> list[dict[str, Any]]:

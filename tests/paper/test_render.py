@@ -1,23 +1,10 @@
 """The page of results is what the files say, and the figures that can match do."""
 
-import importlib.util
 import json
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-PAPER = Path(__file__).parents[2] / "paper"
-
-
-def script(name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, PAPER / f"{name}.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
+from tests.paper.scripts import PAPER, script
 
 render, networks = script("render"), script("networks")
 

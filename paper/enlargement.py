@@ -1,0 +1,107 @@
+"""By how much City100's low resolution was enlarged, and what the super-resolver does to pictures of another kind.
+
+    python paper/enlargement.py --data DIR     # DIR as for run.py, with set5 and set14 beside the others
+
+Writes results/city100_ratio.json, and results/enlargement.json once city100_restorer is complete: Set5 and Set14, which
+are sharp, reduced and enlarged again by bicubic interpolation, before and after the network.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from run import weights_of, write_results
+from scipy import signal
+from torch import Tensor
+
+from acda.data.image_files import read_rgb
+from acda.data.pair_crops import Photos
+from acda.data.pairs import read_pairs
+from acda.metrics import luma, psnr
+from acda.weights import load
+
+REDUCED = (2, 2.46, 3, 4)
+# Zeros in the spectrum of cubic interpolation with OpenCV's parameter, -3/4, in cycles a pixel of the small image.
+ZEROS = (0.769, 1.0)
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    data = parser.parse_args().data
+    torch.set_num_threads(2)
+    write_results("city100_ratio", ratio(data / "city100/City100_iPhoneX"), budget="no training")
+    if weights_of("city100_restorer").exists():
+        photos = [path for name in ("set5", "set14") for path in sorted((data / name).glob("*.png"))]
+        write_results("enlargement", enlarged(photos), budget="weights of city100_restorer", seed=0)
+
+
+def ratio(folder: Path) -> list[dict[str, Any]]:
+    photos = [Photos(part) for part in read_pairs(folder)]
+    zeros = zeros_of([part[index][0] for part in photos for index in range(len(part))])
+    common = {"table": "city100_ratio", "dataset": "", "name": "City100, iPhone, low resolution"}
+    return [
+        {**common, "metric": "first zero, cycles a pixel", "value": round(zeros[0], 4)},
+        {**common, "metric": "second zero", "value": round(zeros[1], 4)},
+        {
+            **common,
+            "metric": f"their quotient ({ZEROS[0] / ZEROS[1]:.3f} for OpenCV's cubic)",
+            "value": round(zeros[0] / zeros[1], 3),
+        },
+        {**common, "metric": "enlarged by", "value": round(ZEROS[1] / zeros[1], 2)},
+    ]
+
+
+def zeros_of(images: list[Pixels]) -> tuple[float, float]:
+    """The first two dips of the mean logarithmic spectrum along rows and columns, in cycles a pixel.
+
+    images: (H, W, 3), all of one square size.
+    """
+    side = len(images[0])
+    window = np.hanning(side)
+    low = np.abs(np.fft.fftfreq(side)) < 0.025
+    spectrum = np.zeros(side // 2)
+    for image in images:
+        gray = image.mean(-1)
+        power = np.abs(np.fft.fft2((gray - gray.mean()) * window[:, None] * window)) ** 2
+        spectrum += np.log(power[: side // 2, low].mean(1)) + np.log(power[low, : side // 2].mean(0))
+    (dips,) = signal.argrelmin(spectrum, order=side // 32)
+    first, second = dips[:2] / side
+    return float(first), float(second)
+
+
+def enlarged(paths: list[Path]) -> list[dict[str, Any]]:
+    model = load(weights_of("city100_restorer")).model
+    rows = []
+    for times in REDUCED:
+        each = [before_and_after(model, read_rgb(path), times) for path in paths]
+        common = {"table": "enlargement", "dataset": f"×{times:g}", "photos": len(each), "metric": "PSNR on Y, dB"}
+        for name, values in zip(
+            ("bicubic", "bicubic, then ACDA as trained on City100"), zip(*each, strict=True), strict=True
+        ):
+            found = [round(value, 3) for value in values]
+            rows.append({**common, "name": name, "value": round(sum(values) / len(values), 2), "each": found})
+    return rows
+
+
+@torch.no_grad()
+def before_and_after(model: torch.nn.Module, pixels: Pixels, times: float) -> tuple[float, float]:
+    """PSNR of a picture that was reduced and enlarged again, and of what the network makes of that."""
+    picture = Image.fromarray(pixels)
+    small = picture.resize((round(picture.width / times), round(picture.height / times)), Image.Resampling.BICUBIC)
+    degraded = batch(np.asarray(small.resize(picture.size, Image.Resampling.BICUBIC)))
+    result = (model(degraded).clamp(0, 1) * 255).round() / 255
+    clean = luma(batch(pixels))
+    return float(psnr(luma(degraded), clean)), float(psnr(luma(result), clean))
+
+
+def batch(pixels: Pixels) -> Tensor:
+    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())[None].float() / 255
+
+
+if __name__ == "__main__":
+    main()
