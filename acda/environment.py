@@ -1,5 +1,6 @@
 """What a figure depends on: the commit, the machine, the versions. Every results file carries it."""
 
+import json
 import os
 import platform
 import subprocess
@@ -10,6 +11,8 @@ from typing import Any
 import numpy
 import scipy
 import torch
+
+from acda.files import written_whole
 
 
 def describe() -> dict[str, Any]:
@@ -35,6 +38,17 @@ def describe() -> dict[str, Any]:
     }
 
 
+def write_results(path: Path, rows: list[dict[str, Any]], **own: Any) -> dict[str, Any]:
+    """A results file: the rows and their circumstances, which it returns.
+
+    own: further ones, such as budget and seed, and those that are known better than by asking the machine now.
+    """
+    facts = {**describe(), **own}
+    with written_whole(path) as file:
+        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
+    return facts
+
+
 def peak_megabytes() -> float:
     """The most resident memory that this process has had, in MB of 2^20 bytes."""
     try:
@@ -49,7 +63,7 @@ def peak_megabytes() -> float:
 
 
 def _commit() -> str:
-    """The checkout's commit, with "+changes" where files differ from it; "" when this is not a checkout."""
+    """The checkout's commit, with "+changes" where code differs from it; "" when this is not a checkout."""
     here = Path(__file__).parent
     git = ["git", "-C", str(here)]
     try:
@@ -57,7 +71,8 @@ def _commit() -> str:
         if Path(top.stdout.strip()) != here.parent:
             return ""
         head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*git, "status", "--porcelain", "--", str(here)], capture_output=True, check=True)
+        code = [str(here), *(f":(top,glob){folder}/*.py" for folder in ("paper", "benchmarks"))]
+        changed = subprocess.run([*git, "status", "--porcelain", "--", *code], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ""
     return head.stdout.strip() + ("+changes" if changed.stdout else "")

@@ -6,7 +6,6 @@ A photo of 512×512 in the page that `acda explore` serves; the pointer goes to 
 and the page's own clock tells when the filter of each is drawn.
 """
 
-import json
 import re
 import shutil
 import statistics
@@ -20,8 +19,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from acda.environment import describe
-from acda.files import written_whole
+from acda.environment import write_results
 
 SIDE, MOVES = 512, 60
 NETWORKS = ("fresh layer", "restorer", "crowd_counter_s")
@@ -40,9 +38,8 @@ MOVE = """([x, y]) => new Promise(done => {
 
 def main() -> None:
     rows = [row for network in NETWORKS for row in measure(network)]
-    facts = {**describe(), "budget": f"{MOVES} moves of the pointer over a photo of {SIDE}×{SIDE}", "seed": 0}
-    with written_whole(Path(__file__).parent / "results" / "explorer.json") as file:
-        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
+    budget = f"{MOVES} moves of the pointer over a photo of {SIDE}×{SIDE}"
+    write_results(Path(__file__).parent / "results" / "explorer.json", rows, budget=budget, seed=0)
     for row in rows:
         print(f"{row['name']}: {row['metric']} {row['value']}")
 

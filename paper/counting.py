@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 from figures import draw_scales
-from run import ARMS, HERE, write_results
+from run import ARMS, HERE, RESULTS
 from scipy.spatial import KDTree
 from scipy.stats import spearmanr
 
 from acda.data.crowds import Crowd, density_map, read_crowds
 from acda.drawing import new_figure, save
+from acda.environment import write_results
 from acda.inference import apply_in_tiles
 from acda.insight import capture
 from acda.insight.draw import map_place
@@ -45,7 +46,7 @@ def main() -> None:
         for name, guess in (("training mean", counts.mean()), ("training median", np.median(counts)))
         for row in rows_of(f"the {name}, {guess:.0f}, for every photo", truth - guess)
     ]
-    write_results("counting_constants", rows, budget="no training", seed=0)
+    write_results(RESULTS / "counting_constants.json", rows, budget="no training", seed=0)
     arm = next(arm for arm in ARMS if arm.table == "counting")
     if arm.is_complete:
         trained = load(arm.out)
@@ -53,8 +54,8 @@ def main() -> None:
         draw_scales(trained, [crowd.file for crowd in deepest(test)], HERE / "pictures" / "counting_scales.png")
         views = [seen(trained, crowd) for crowd in test]
         budget = f"{arm.run}; one pass over each of {len(test)} test photos"
-        write_results("counting_scales", scales(views), budget=budget, seed=0)
-        write_results("counting_errors", errors(views), budget=budget, seed=0)
+        write_results(RESULTS / "counting_scales.json", scales(views), budget=budget, seed=0)
+        write_results(RESULTS / "counting_errors.json", errors(views), budget=budget, seed=0)
 
 
 def rows_of(name: str, errors: Any) -> list[dict[str, Any]]:

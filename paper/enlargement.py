@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from run import weights_of, write_results
+from run import RESULTS, weights_of
 from scipy import signal
 from torch import Tensor
 
 from acda.data.image_files import read_rgb
 from acda.data.pair_crops import Photos
 from acda.data.pairs import read_pairs
+from acda.environment import write_results
 from acda.metrics import luma, psnr
 from acda.weights import load
 
@@ -34,10 +35,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
     torch.set_num_threads(2)
-    write_results("city100_ratio", ratio(data / "city100/City100_iPhoneX"), budget="no training")
+    write_results(RESULTS / "city100_ratio.json", ratio(data / "city100/City100_iPhoneX"), budget="no training")
     if weights_of("city100_restorer").exists():
         photos = [path for name in ("set5", "set14") for path in sorted((data / name).glob("*.png"))]
-        write_results("enlargement", enlarged(photos), budget="weights of city100_restorer", seed=0)
+        write_results(RESULTS / "enlargement.json", enlarged(photos), budget="weights of city100_restorer", seed=0)
 
 
 def ratio(folder: Path) -> list[dict[str, Any]]:

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from run import HERE, write_results
+from run import HERE, RESULTS
 
 from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
 from acda.data.image_files import images_in
 from acda.drawing import MARK, new_figure, save
+from acda.environment import write_results
 from acda.insight.draw import map_place
 from acda.insight.subject import FRESH, find_subject, fitted, look
 from acda.insight.view import LayerView
@@ -137,7 +138,7 @@ def measure_diversity(subject: Trained, photos: list[Path]) -> None:
         value = f"{np.nanmean(found):.2f} ± {np.nanstd(found):.2f}"
         rows.append({**common, "name": f"{name}, {kind}", "value": value})
     budget = "one pass over each photo; the fresh network's normalisations have seen them once before"
-    write_results("diversity", rows, budget=budget, seed=0)
+    write_results(RESULTS / "diversity.json", rows, budget=budget, seed=0)
 
 
 def settled(subject: Trained, photos: list[Path]) -> Trained:

@@ -3,7 +3,6 @@
 python paper/networks.py          # seconds: nothing is computed, only counted
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ from torch import nn
 
 from acda import AdaptiveConv2d, create_model
 from acda.cost import count
-from acda.environment import describe
-from acda.files import written_whole
+from acda.environment import write_results
 
 RESULTS = Path(__file__).parent / "results"
 IMAGE = (1, 3, 224, 224)
@@ -30,11 +28,8 @@ TIMM = {
 
 
 def main() -> None:
-    facts = {**describe(), "budget": "counted, nothing was run"}
     for name, rows in (("layer", layer_rows()), ("networks", network_rows()), ("counters", counter_rows())):
-        with written_whole(RESULTS / f"{name}.json") as file:
-            text = json.dumps({"rows": list(rows), "circumstances": facts}, indent=1, ensure_ascii=False)
-            file.write_text(text + "\n")
+        write_results(RESULTS / f"{name}.json", list(rows), budget="counted, nothing was run")
 
 
 def layer_rows() -> Iterator[dict[str, Any]]:

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from run import ARMS, Arm, trained_how, write_results
+from run import ARMS, RESULTS, Arm, trained_how
 from scipy import ndimage
 from torch import Tensor
 
 from acda.cost import count
 from acda.data.pair_crops import Photos
 from acda.data.pairs import read_pairs
+from acda.environment import write_results
 from acda.metrics import luma, psnr, ssim
 from acda.weights import load
 
@@ -36,11 +37,13 @@ def main() -> None:
     torch.set_num_threads(2)
     city = Photos(read_pairs(data / "city100/City100_iPhoneX")[1])
     rows = rows_of("city100", "City100, iPhone", "low resolution as it is", lambda x: x, city, on="Y")
-    write_results("city100_input", rows, budget="no training", seed=0)
+    write_results(RESULTS / "city100_input.json", rows, budget="no training", seed=0)
     if arms := [arm for arm in ARMS if arm.table == "city100" and arm.is_complete]:
-        write_results("city100_photos", photo_by_photo(city, rows[0]["each"], arms), **trained_how(arms))
+        write_results(RESULTS / "city100_photos.json", photo_by_photo(city, rows[0]["each"], arms), **trained_how(arms))
     arms = [arm for arm in ARMS if arm.table == "denoising" and arm.is_complete]
-    write_results("denoising", denoising(data, arms), **(trained_how(arms) if arms else {"budget": "no training"}))
+    write_results(
+        RESULTS / "denoising.json", denoising(data, arms), **(trained_how(arms) if arms else {"budget": "no training"})
+    )
 
 
 def photo_by_photo(photos: Photos, before: list[float], arms: list[Arm]) -> list[dict[str, Any]]:

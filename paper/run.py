@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from acda.cost import count
-from acda.environment import describe
-from acda.files import written_whole
+from acda.environment import write_results
 from acda.weights import load
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results"
 RUNS = HERE.parent / "runs" / "paper"
 
 
@@ -227,7 +227,7 @@ def collect() -> None:
             continue
         rows = [row for arm in arms for row in rows_of(arm)]
         rows += gains(rows) if table == "lenet" else []
-        write_results(table, rows, **trained_how(arms))
+        write_results(RESULTS / f"{table}.json", rows, **trained_how(arms))
 
 
 def trained_how(arms: list[Arm]) -> dict[str, Any]:
@@ -237,13 +237,6 @@ def trained_how(arms: list[Arm]) -> dict[str, Any]:
     commits, seeds = {fact["commit"] for fact in facts}, {recipe["seed"] for recipe in recipes}
     own = {"commit": ", ".join(sorted(commits)), "budget": budget_of(recipes[0]), "seeds": sorted(seeds)}
     return {**facts[0], **own}
-
-
-def write_results(name: str, rows: list[dict[str, Any]], **own: Any) -> None:
-    """results/NAME.json: the rows, and the circumstances, of which `own` are known better than the machine does."""
-    with written_whole(HERE / "results" / f"{name}.json") as file:
-        facts = {**describe(), **own}
-        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
 
 
 def gains(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from acda.environment import describe
-from acda.files import written_whole
+from acda.environment import describe, write_results
 
 SEEDS = (0, 1, 2)
 RESULTS = Path(__file__).parent / "results" / "toy.json"
@@ -27,19 +26,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20_000)
     steps = parser.parse_args().steps
-    environment = describe()
+    at_the_start = describe()
     with ThreadPoolExecutor(max_workers=2) as pool:
         outcomes = list(pool.map(lambda seed: run(seed, steps), SEEDS))
     circumstances = {
-        **environment,
+        **at_the_start,
         "threads": 1,
         "budget": f"{steps} steps of SGD, learning rate 0.01, momentum 0.9, on one 100×100 image",
         "seeds": list(SEEDS),
         "seconds": {str(o["seed"]): o["seconds"] for o in outcomes},
     }
     rows = [row for outcome in outcomes for row in rows_of(outcome)]
-    with written_whole(RESULTS) as file:
-        file.write_text(json.dumps({"rows": rows, "circumstances": circumstances}, indent=1, ensure_ascii=False) + "\n")
+    write_results(RESULTS, rows, **circumstances)
     for outcome in outcomes:
         ratio = outcome["conv"] / outcome["acda"]
         print(f"seed {outcome['seed']}: {outcome['conv']:.2e} against {outcome['acda']:.2e}, {ratio:.1f} times lower")

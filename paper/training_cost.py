@@ -6,7 +6,6 @@ Times are measured in one process, the networks taking turns, each in the memory
 the peak of a fresh process a network, in that format. DFN is asked for the memory that it would need, and refuses.
 """
 
-import json
 import statistics
 import subprocess
 import sys
@@ -20,8 +19,7 @@ from torch import Tensor, nn
 
 from acda import create_model
 from acda.cost import count
-from acda.environment import describe, peak_megabytes
-from acda.files import written_whole
+from acda.environment import peak_megabytes, write_results
 from acda.layers import DynamicFilterConv2d
 
 RESULTS = Path(__file__).parent / "results" / "training.json"
@@ -72,9 +70,8 @@ def main() -> None:
     for row in rows:
         print(f"{row['name']:<12} {row['metric']:<36} {row['value']}")
     budget = f"batch {BATCH}, {SIZE}×{SIZE}, SGD with momentum, median of {ROUNDS} iterations taking turns"
-    facts = {**describe(), "budget": budget, "seed": 0, "milliseconds": {n: round(1e3 * m) for n, m in medians.items()}}
-    with written_whole(RESULTS) as file:
-        file.write_text(json.dumps({"rows": rows, "circumstances": facts}, indent=1, ensure_ascii=False) + "\n")
+    milliseconds = {name: round(1e3 * median) for name, median in medians.items()}
+    write_results(RESULTS, rows, budget=budget, seed=0, milliseconds=milliseconds)
 
 
 def times() -> dict[tuple[str, str], list[float]]:

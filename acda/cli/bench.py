@@ -1,6 +1,5 @@
 """acda bench: the layer beside Conv2d, the unfold way and plain torch, in time and memory."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,8 @@ import torch
 from acda import bench as measuring
 from acda.backends import native
 from acda.drawing import GREEN, GREY, INDIGO, new_figure, save
-from acda.environment import describe
+from acda.environment import write_results
 from acda.extras import need
-from acda.files import written_whole
 
 LABELS = {"conv": "Conv2d", "unfold": "unfold", "reference": "acda, plain torch", "native": "acda, native"}
 
@@ -41,9 +39,8 @@ def bench(out: Path = Path("bench"), threads: int = 2, seconds: float = 4.0, qui
     for row in measuring.measure(cases, seconds, memory=not quick):
         rows.append(row)
         print(f"{row['dataset']:<42} {row['metric']:<24} {LABELS[row['name']]:<18} {row['value']:8.2f}", flush=True)
-    circumstances = {**describe(), "budget": f"{seconds} s a case, mode and contender, at least 5 rounds", "seed": 0}
-    with written_whole(out / "speed.json") as file:
-        file.write_text(json.dumps({"rows": rows, "circumstances": circumstances}, indent=1, ensure_ascii=False) + "\n")
+    budget = f"{seconds} s a case, mode and contender, at least 5 rounds"
+    circumstances = write_results(out / "speed.json", rows, budget=budget, seed=0)
     save(draw(rows, circumstances), out / "speed.png")
     print(f"Written: {out / 'speed.json'}, {out / 'speed.png'}")
 
