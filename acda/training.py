@@ -245,32 +245,44 @@ class StopAfterSaving(Callback):
 
 
 class History(Callback):
-    """The scores of every epoch: in scores.json and log.txt, and where there is no bar, as a plain line."""
+    """The scores of every epoch: in scores.json and log.txt, and where there is no bar, as a plain line.
+
+    Seconds and commits are those of all sittings of a run.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
         self.epochs: list[dict[str, Any]] = []
+        self.commits: list[str] = []
+        self.before = 0.0
         self.begun = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epochs": self.epochs}
+        return {"epochs": self.epochs, "commits": self.commits, "seconds": self._seconds()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.epochs = list(state["epochs"])
+        self.commits, self.before = list(state.get("commits", [])), state.get("seconds", 0.0)
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
         self.begun = time.monotonic()
+        self.facts = describe()  # now: the code that runs is this one, whatever is committed meanwhile
+        self.commits = list(dict.fromkeys([*self.commits, self.facts["commit"]]))
+
+    def _seconds(self) -> float:
+        """Since the last test, or the beginning; pauses do not count."""
+        return self.before + time.monotonic() - self.begun
 
     def on_validation_end(self, trainer: Trainer, module: Any) -> None:
         # Before the checkpoint of the epoch, which holds it too.
         scores = {k: round(float(v), 6) for k, v in trainer.callback_metrics.items() if k != "loss now"}
-        seconds = round(time.monotonic() - self.begun, 1)
-        self.begun = time.monotonic()
+        seconds = round(self._seconds(), 1)
+        self.before, self.begun = 0.0, time.monotonic()
         self.epochs.append({"epoch": trainer.current_epoch + 1, **scores, "seconds": seconds})
         if not trainer.is_global_zero:
             return
         with written_whole(self.folder / "scores.json") as file:
-            facts = {**describe(), "processes": trainer.world_size}
+            facts = {**self.facts, "commit": ", ".join(self.commits), "processes": trainer.world_size}
             file.write_text(json.dumps({"epochs": self.epochs, "circumstances": facts}, indent=1) + "\n")
         shown = ", ".join(f"{k} {v:.4g}" for k, v in scores.items() if k != "images")
         line = f"{self.name} epoch {trainer.current_epoch + 1}/{trainer.max_epochs}: {shown}, {seconds:.0f} s"

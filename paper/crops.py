@@ -2,8 +2,8 @@
 
     python paper/crops.py --data DIR     # DIR as for run.py
 
-Writes pictures/super_resolution.png, pictures/denoising.png and pictures/noise.png. Photos are the first, the middle
-and the last of each test set; a crop is the place where the input is farthest from the truth.
+Writes pictures/super_resolution.png, pictures/denoising.png and pictures/noise.png. Photos are the first and the last
+of each test set, and where there is one set, that in the middle; a crop is where the input is farthest from the truth.
 """
 
 import argparse

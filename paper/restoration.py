@@ -78,6 +78,8 @@ def denoising(data: Path, arms: list[Arm]) -> list[dict[str, Any]]:
         cost = count(trained.model, (1, 3, arm.size, arm.size))
         common = {"table": "denoising", "dataset": "", "name": arm.name, "recipe": arm.recipe}
         rows.append({**common, "metric": "parameters, M", "value": round(cost.parameters / 1e6, 3)})
+        pixels = f"multiply-adds at {arm.size}×{arm.size}, M"
+        rows.append({**common, "metric": pixels, "value": round(cost.multiply_adds / 1e6, 2)})
     return rows
 
 

@@ -234,7 +234,7 @@ def trained_how(arms: list[Arm]) -> dict[str, Any]:
     """The circumstances of these runs: where, with what, how long, which seeds."""
     recipes = [json.loads((arm.out / "recipe.json").read_text()) for arm in arms]
     facts = [json.loads((arm.out / "scores.json").read_text())["circumstances"] for arm in arms]
-    commits, seeds = {fact["commit"] for fact in facts}, {recipe["seed"] for recipe in recipes}
+    commits, seeds = {c for fact in facts for c in fact["commit"].split(", ")}, {recipe["seed"] for recipe in recipes}
     own = {"commit": ", ".join(sorted(commits)), "budget": budget_of(recipes[0]), "seeds": sorted(seeds)}
     return {**facts[0], **own}
 
@@ -260,8 +260,8 @@ def rows_of(arm: Arm) -> list[dict[str, Any]]:
     cost = count(load(arm.out).model, (1, 3, arm.size, arm.size))
     seed = json.loads((arm.out / "recipe.json").read_text())["seed"]
     common = {"table": arm.table, "dataset": arm.dataset, "name": arm.name, "recipe": arm.recipe, "seed": seed}
-    # The median: a run that was paused has epochs that seem long.
-    hours = round(statistics.median(epoch["seconds"] for epoch in epochs) * len(epochs) / 3600, 2)
+    # Runs of before the clock went on in the next sitting have epochs that seem short; the median is not one of them.
+    hours = round(statistics.median_high(epoch["seconds"] for epoch in epochs) * len(epochs) / 3600, 2)
     scores = [
         {**common, "metric": metric, "value": round(epochs[-1][key], digits), "hours": hours}
         for key, (metric, digits) in METRICS[arm.table].items()

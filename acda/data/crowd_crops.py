@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 from acda.data.batches import TestBatches, TrainBatches, generator_for
 from acda.data.crowds import Crowd, Points, density_map
 from acda.data.image_files import read_rgb
-from acda.data.loading import IMAGENET_STATISTICS, DecodingLoader
+from acda.data.loading import IMAGENET_STATISTICS, DecodingLoader, checksum, names_and_sizes
 
 
 class CrowdLoader(DecodingLoader):
@@ -30,6 +30,9 @@ class CrowdLoader(DecodingLoader):
 
     def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
         return _WholePhotos(self.crowds) if seed is None else _Crops(self, seed)
+
+    def fingerprint(self) -> int:
+        return checksum(names_and_sizes(crowd.file for crowd in self.crowds))
 
 
 class _WholePhotos(Dataset[Any]):

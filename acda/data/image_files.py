@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +17,9 @@ SUFFIXES = {
 }
 # EXIF's number for how a camera was held.
 ORIENTATION = 0x0112
+# What of a TIFF's tags is about the photo and not about the file: description, maker, model, software, date, artist,
+# copyright, EXIF's own and the place.
+ABOUT_THE_PHOTO = {0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x8298, 0x8769, 0x8825}
 # What a complete file has near its end.
 ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 
@@ -25,31 +29,57 @@ def read_rgb(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.asarray(open_rgb(path))
 
 
-def open_rgb(path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None) -> Any:
-    """The same as a Pillow image, decoded. name: how errors call it, where that is not its path; formats: Pillow's"""
-    image_module = need("PIL.Image", "photos")
-    with named(name or path), image_module.open(path, formats=formats) as image:
+def open_rgb(path: Path) -> Any:
+    """The same as a Pillow image, decoded."""
+    with named(path), need("PIL.Image", "photos").open(path) as image:
         image.load()
-        if image.mode.startswith("I;16") or image.mode == "I":
-            grey = np.asarray(image, dtype=np.float64) * (255 / 65535)
-            image = image_module.fromarray(np.clip(np.round(grey), 0, 255).astype(np.uint8))
-        if image.mode == "F":
-            raise ValueError("its pixels are floating point numbers of no known range")
-        return image.convert("RGB")
+        return _eight_bits(image)
 
 
-def open_upright(
-    path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None
-) -> tuple[Any, Any]:
-    """open_rgb, turned as the EXIF of a camera's file says; and its transparency, or None; pages are in its info."""
+def _eight_bits(image: Any) -> Any:
+    """A decoded Pillow image with three channels of eight bits."""
+    if image.mode.startswith("I"):
+        grey = np.asarray(image, dtype=np.float64)
+        if grey.max(initial=0) > 65535:
+            raise ValueError("its pixels are whole numbers of more than 16 bits, of no known range")
+        scaled = np.clip(np.round(grey * (255 / 65535)), 0, 255).astype(np.uint8)
+        image = need("PIL.Image", "photos").fromarray(scaled)
+    if image.mode == "F":
+        raise ValueError("its pixels are floating point numbers of no known range")
+    return image.convert("RGB")
+
+
+@dataclass(frozen=True)
+class Upright:
+    """A Pillow image of eight bits, RGB and the right way up; its transparency, or None; what its file tells about it.
+
+    profile: of its colours, b"" where there is none    exif: without its orientation    pages: of its file
+    deeper: whether the file has more than eight bits a channel
+    """
+
+    image: Any
+    alpha: Any
+    profile: bytes
+    exif: Any
+    pages: int
+    deeper: bool
+
+
+def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None) -> Upright:
+    """A photo turned as the EXIF of a camera's file says.
+
+    name: how errors call it, where that is not its path    formats: Pillow's, of which it may be
+    """
     image_module = need("PIL.Image", "photos")
     with named(name or path), image_module.open(path, formats=formats) as file:
-        file.load()
-        orientation, info = file.getexif().get(ORIENTATION, 1), dict(file.info)
+        # Pillow decodes more bits into eight, and says so only here.
+        deeper = file.mode.startswith("I") or any(";16" in str(part) for part in file.tile)
         # A phone's MPO is a photo with its previews, not several.
-        info["pages"] = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
-        transparent = "A" in file.getbands() or "transparency" in info
-        alpha = file.convert("RGBA").getchannel("A") if transparent else None
+        pages = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
+        file.load()
+        exif = _exif(file)
+        orientation, profile = exif.pop(ORIENTATION, 1), file.info.get("icc_profile") or b""
+        image, alpha = _eight_bits(file), _transparency(file)
     turn = image_module.Transpose
     turns = {
         2: turn.FLIP_LEFT_RIGHT,
@@ -60,11 +90,33 @@ def open_upright(
         7: turn.TRANSVERSE,
         8: turn.ROTATE_90,
     }
-    image = open_rgb(path, name, formats)
     if orientation in turns:
         image, alpha = (None if part is None else part.transpose(turns[orientation]) for part in (image, alpha))
-    image.info = {**info, **image.info}
-    return image, alpha
+    return Upright(image, alpha, profile, exif, pages, deeper)
+
+
+def _exif(image: Any) -> Any:
+    """What a photo's file tells about it; nothing where that is damaged: the picture may be sound."""
+    with suppress(Exception):
+        exif = image.getexif()
+        if image.format == "TIFF":
+            for tag in set(exif) - ABOUT_THE_PHOTO - {ORIENTATION}:
+                del exif[tag]
+        return exif
+    return need("PIL.Image", "photos").Exif()
+
+
+def _transparency(image: Any) -> Any:
+    """A Pillow image of eight bits, or None where a decoded one is not transparent."""
+    if "A" in image.getbands():
+        return image.convert("RGBA").getchannel("A")
+    clear = image.info.get("transparency")
+    if clear is None:
+        return None
+    if image.mode.startswith("I"):  # one shade of grey, which Pillow does not convert
+        opaque = (np.asarray(image) != clear).astype(np.uint8) * 255
+        return need("PIL.Image", "photos").fromarray(opaque)
+    return image.convert("RGBA").getchannel("A")
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -78,7 +130,7 @@ def image_size(path: Path) -> tuple[int, int]:
 def orientation_of(path: Path) -> int:
     """How a camera says that it was held, from 1 to 8; 1 is upright, and what a file means that does not say."""
     with named(path), need("PIL.Image", "photos").open(path) as image:
-        found = image.getexif().get(ORIENTATION)
+        found = _exif(image).get(ORIENTATION)
     return found if found in range(1, 9) else 1
 
 
@@ -99,14 +151,23 @@ def check_whole(path: Path) -> None:
 
 @contextmanager
 def named(path: Any) -> Iterator[None]:
-    """Whatever Pillow finds wrong becomes one error with the file's name."""
-    image_module = need("PIL.Image", "photos")
+    """Whatever Pillow finds wrong, and it raises many things, becomes one error with the file's name."""
+    pillow, image_module = need("PIL", "photos"), need("PIL.Image", "photos")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # palettes with transparency, odd EXIF: none of it matters here
             yield
-    except (OSError, ValueError, SyntaxError, EOFError, image_module.DecompressionBombError) as error:
-        raise ValueError(f"{path} cannot be read as an image ({error}). Repair or remove it.") from error
+    except FileNotFoundError as error:
+        raise ValueError(f"there is no file {path}.") from error
+    except IsADirectoryError as error:
+        raise ValueError(f"{path} is a folder{'' if images_in(path) else ' without photos'}, not a photo.") from error
+    except image_module.DecompressionBombError as error:
+        most = 2 * image_module.MAX_IMAGE_PIXELS / 1e6
+        raise ValueError(f"{path} has more than {most:.3g} million pixels, which no photo has. Split it.") from error
+    except pillow.UnidentifiedImageError as error:
+        raise ValueError(f"{path} cannot be read as an image: it has no format that Pillow knows.") from error
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as an image ({error}).") from error
 
 
 def images_in(folder: Path) -> list[Path]:

@@ -1,7 +1,9 @@
 """Batches of images, augmented; what is random about one follows from seed, epoch and image: it can be repeated."""
 
 import math
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,14 +45,24 @@ class EpochLoader:
         """Images of eight bits and labels of these batches, each with its number in the epoch."""
         raise NotImplementedError
 
+    def fingerprint(self) -> int:
+        """A number that other images, or these in another order, hardly have."""
+        raise NotImplementedError
+
     def state_dict(self) -> dict[str, int]:
-        return {"epoch": getattr(self.batches, "epoch", 0), "taken": self._taken, "batches": len(self)}
+        place = {"epoch": getattr(self.batches, "epoch", 0), "taken": self._taken}
+        return {**place, "batches": len(self), "fingerprint": self.fingerprint()}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         if state.get("batches", len(self)) != len(self):
             raise ValueError(
                 f"the run had epochs of {state['batches']} steps, now they would have {len(self)}: a run is resumed "
                 "with the number of processes that it was started with."
+            )
+        if state.get("fingerprint", self.fingerprint()) != self.fingerprint():
+            raise ValueError(
+                "the run was begun with other images than there are now: a run is resumed with the data that it was "
+                "started with, wherever they are."
             )
         if isinstance(self.batches, TrainBatches):
             self.batches.set_epoch(state["epoch"])
@@ -68,6 +80,9 @@ class MemoryLoader(EpochLoader):
     ) -> None:
         super().__init__(batches, statistics)
         self.set, self.margin = images, margin
+
+    def fingerprint(self) -> int:
+        return zlib.crc32(self.set.labels.numpy().tobytes())
 
     def loaded(self, numbered: list[tuple[int, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         for i, indices in numbered:
@@ -130,6 +145,22 @@ class FileLoader(DecodingLoader):
 
     def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
         return _Files(self.set, self.size, seed)
+
+    def fingerprint(self) -> int:
+        return checksum(path.name for path in self.set.files)
+
+
+def checksum(parts: Iterable[object]) -> int:
+    """Of what these are when they are printed, in this order."""
+    total = 0
+    for part in parts:
+        total = zlib.crc32(f"{part}\n".encode(), total)
+    return total
+
+
+def names_and_sizes(paths: Iterable[Path]) -> Iterator[str]:
+    """What tells files apart wherever their folder is."""
+    return (f"{path.name} {path.stat().st_size}" for path in paths)
 
 
 def _gpu() -> bool:

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from acda.data.batches import TestBatches, TrainBatches, generator_for
 from acda.data.image_files import image_size, read_rgb
-from acda.data.loading import DecodingLoader
+from acda.data.loading import DecodingLoader, checksum, names_and_sizes
 from acda.data.noise import noisy
 from acda.data.pairs import PhotoPair
 
@@ -68,6 +68,11 @@ class PairLoader(DecodingLoader):
 
     def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
         return _Pairs(self.photos, self.side, self.noise, seed)
+
+    def fingerprint(self) -> int:
+        if not isinstance(self.photos, Photos):
+            return checksum(self.photos.shape)
+        return checksum(names_and_sizes(path for pair in self.photos.pairs for path in (pair.degraded, pair.clean)))
 
 
 class _Pairs(Dataset[Any]):

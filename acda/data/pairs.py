@@ -1,5 +1,6 @@
 """Pairs of a degraded and a clean photo of one scene: RealSR, City100, SIDD, PolyU, any two folders of equal names."""
 
+import filecmp
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ POLYU_TEST_CAMERAS = ("Sony", "NikonD800")
 
 @dataclass(frozen=True)
 class PhotoPair:
-    """Two files of one size. scene: what must not be in training and testing both"""
+    """Two files of one size. scene: what is photographed; all photos of one are for training, or all for testing"""
 
     degraded: Path
     clean: Path
@@ -63,7 +64,7 @@ def _known(folder: Path, scale: int | None) -> Split | None:
                 if not pairs:
                     raise ValueError(f"{folder} has no pairs for {name}.")
                 _check_sizes(pairs)
-            _check_scenes(folder, found)
+            _check_apart(found)
             return found
     return None
 
@@ -161,10 +162,17 @@ def _check_sizes(pairs: Iterable[PhotoPair]) -> None:
             )
 
 
-def _check_scenes(folder: Path, split: Split) -> None:
-    both = {pair.scene for pair in split[0]} & {pair.scene for pair in split[1]}
-    if both:
-        raise ValueError(f"{folder} has scenes in training and testing both: {', '.join(sorted(both)[:3])}.")
+def _check_apart(split: Split) -> None:
+    """No photo that is tested may have been trained on, under whatever name."""
+    trained: dict[int, list[Path]] = {}
+    for pair in split[0]:
+        trained.setdefault(pair.clean.stat().st_size, []).append(pair.clean)
+    for pair in split[1]:
+        for path in trained.get(pair.clean.stat().st_size, ()):
+            if filecmp.cmp(path, pair.clean, shallow=False):
+                raise ValueError(
+                    f"{pair.clean} is for testing, and {path} for training is the same photo: leave one out."
+                )
 
 
 def read_clean(folder: Path) -> tuple[list[Path], list[Path]]:

@@ -10,9 +10,9 @@ from acda.window import Pair, kernel_side
 
 
 class KernelPrediction2d(nn.Module):
-    """A 3×3 convolution turns features into one filter per pixel, shared by the image's channels.
+    """Two 3×3 convolutions turn features into one filter per pixel, shared by the image's channels.
 
-    Before it has learned, each filter is near the one that leaves the image as it is.
+    Before they have learned, each filter is near the one that leaves the image as it is.
     features: (B, in_channels, H, W)    image: (B, C, H, W)    returns: (B, C, H, W)
 
     >>> KernelPrediction2d(16, 5)(torch.randn(1, 16, 9, 8), torch.randn(1, 3, 9, 8)).shape
@@ -25,19 +25,29 @@ class KernelPrediction2d(nn.Module):
         kernel_size: Pair,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        hidden: int = 64,
     ) -> None:
         super().__init__()
         self.side = kernel_side(kernel_size)
-        self.predict = nn.Conv2d(in_channels, self.side**2, 3, padding=1, device=device, dtype=dtype)
+        self.predict = nn.Sequential(
+            nn.Conv2d(in_channels, hidden, 3, padding=1, device=device, dtype=dtype),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(hidden, self.side**2, 3, padding=1, device=device, dtype=dtype),
+        )
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        self.predict.reset_parameters()
-        assert self.predict.bias is not None
-        self.predict.weight.mul_(0.1)
-        self.predict.bias.zero_()
-        self.predict.bias[self.side**2 // 2] = 1
+        first, _, last = self.predict
+        assert isinstance(first, nn.Conv2d)
+        assert isinstance(last, nn.Conv2d)
+        assert last.bias is not None
+        first.reset_parameters()
+        last.reset_parameters()
+        last.weight.mul_(0.1)
+        last.bias.zero_()
+        last.bias[self.side**2 // 2] = 1
 
     def forward(self, features: Tensor, image: Tensor) -> Tensor:
         if features.shape[2:] != image.shape[2:] or len(features) != len(image):
@@ -52,7 +62,8 @@ class KernelPrediction2d(nn.Module):
 class LaplacianKernelPrediction2d(nn.Module):
     """The image as a Laplacian pyramid, each level filtered with predicted kernels of its own, put together again.
 
-    A small kernel then reaches as far as one 2^(levels-1) times as wide. The features of a level are averages.
+    A small kernel then reaches as far as one 2^(levels-1) times as wide. The features are halved as the image is.
+    Departs from the paper: one hidden layer a level where the authors' network has two; no losses of the levels.
 
     >>> LaplacianKernelPrediction2d(16, 5)(torch.randn(1, 16, 9, 8), torch.randn(1, 3, 9, 8)).shape
     torch.Size([1, 3, 9, 8])
@@ -66,17 +77,20 @@ class LaplacianKernelPrediction2d(nn.Module):
         dtype: torch.dtype | None = None,
         *,
         levels: int = 3,
+        hidden: int = 64,
     ) -> None:
         super().__init__()
         if levels < 1:
             raise ValueError(f"levels needs to be at least 1; got {levels}.")
-        self.levels = nn.ModuleList(KernelPrediction2d(in_channels, kernel_size, device, dtype) for _ in range(levels))
+        self.levels = nn.ModuleList(
+            KernelPrediction2d(in_channels, kernel_size, device, dtype, hidden=hidden) for _ in range(levels)
+        )
 
     def forward(self, features: Tensor, image: Tensor) -> Tensor:
-        filtered = [
-            predict(F.interpolate(features, level.shape[2:], mode="area"), level)
-            for predict, level in zip(self.levels, laplacian_pyramid(image, len(self.levels)), strict=True)
-        ]
+        filtered: list[Tensor] = []
+        for predict, level in zip(self.levels, laplacian_pyramid(image, len(self.levels)), strict=True):
+            features = _halve(features) if filtered else features
+            filtered.append(predict(features, level))
         return collapse(filtered)
 
 
@@ -110,4 +124,8 @@ def _halve(image: Tensor) -> Tensor:
 
 
 def _enlarge(image: Tensor, like: Tensor) -> Tensor:
-    return F.interpolate(image, like.shape[2:], mode="bilinear", align_corners=False)
+    """Twice the size, that of `like`: the pixels back where `_halve` took them, the same filter between them."""
+    taps = image.new_tensor([1, 4, 6, 4, 1]) / 8
+    blur = torch.outer(taps, taps).expand(image.shape[1], 1, 5, 5)
+    large = F.conv_transpose2d(F.pad(image, (1, 1, 1, 1), mode="replicate"), blur, stride=2, groups=image.shape[1])
+    return large[:, :, 4 : 4 + like.shape[2], 4 : 4 + like.shape[3]]

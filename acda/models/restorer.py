@@ -15,7 +15,7 @@ class Trunk(nn.Module):
     """Down to a quarter of the resolution by pixel-unshuffle and convolutions, eight dynamic bottlenecks, and up again.
 
     conv, kernel_size: what is in the middle of the blocks. out_channels: of the result, at full resolution.
-    x: (B, in_channels, H, W), both multiples of 4    returns: (B, out_channels, H, W)
+    x: (B, in_channels, H, W), about 0 to 1, both multiples of 4    returns: (B, out_channels, H, W)
     """
 
     def __init__(
@@ -49,9 +49,16 @@ class Trunk(nn.Module):
             nn.Conv2d(width // 4, 4 * out_channels, 3, padding=1),
             nn.PixelShuffle(2),
         )
+        # These have no normalisation behind them: with torch's default the signal fades on its way, and with input
+        # whose mean is not zero the first steps, which are all about that mean, leave most of their ReLUs dead.
+        for part in (*self.down, self.up[0]):
+            if isinstance(part, nn.Conv2d):
+                nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
+                assert part.bias is not None
+                nn.init.zeros_(part.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.up(self.blocks(self.down(x)))
+        y: Tensor = self.up(self.blocks(self.down(x - 0.5)))
         return y
 
 

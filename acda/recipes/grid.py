@@ -25,7 +25,7 @@ def restoring(model: str, **settings: Any) -> Restoration:
         epochs=10,
         batch_size=8,
         optimiser="adamw",
-        learning_rate=5e-4,
+        learning_rate=1e-3,
         weight_decay=1e-4,
         freeze_norm_at=0.7,
         norm_momentum=0.02,

@@ -29,7 +29,8 @@ from torch import Tensor
 
 from acda.models.variational import Posterior
 
-WINDOW, SPREAD = 7, 1.4
+# The spread is VDNet's: a pixel at the window's edge still weighs 0.6, so that nearly all p² of them count.
+WINDOW, SPREAD = 7, 3.0
 CLEAN_VARIANCE = 1e-6
 # The prior of a patch without any noise would be at zero, where densities are infinite.
 LEAST_VARIANCE = 1e-10

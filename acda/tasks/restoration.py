@@ -77,10 +77,13 @@ class RestorationTask(Task):
 
 
 def read_photos(recipe: Restoration) -> tuple[Photos, Photos | Pixels]:
-    """For training and for testing: pairs, or clean photos that noise is put on; SIDD's blocks where they are there."""
+    """For training and for testing: pairs, or clean photos that noise is put on.
+
+    Where SIDD's validation blocks are in the folder itself they are what is tested, and all its scenes are trained on.
+    """
     if recipe.noise:
         train, test = ([PhotoPair(path, path, path.stem) for path in part] for part in read_clean(recipe.data))
     else:
         train, test = read_pairs(recipe.data, recipe.scale)
     blocks = read_blocks(recipe.data)
-    return Photos(train), Photos(test) if blocks is None else blocks
+    return (Photos(train), Photos(test)) if blocks is None else (Photos(train + test), blocks)

@@ -1,5 +1,7 @@
 """Pairs of photos in the official layouts; crops of both are cut, mirrored and turned alike."""
 
+import shutil
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +16,11 @@ from acda.data.pairs import PhotoPair, read_blocks, read_clean, read_pairs
 
 
 def photo(path: Path, size=(20, 16), level=100) -> None:
+    """One of this brightness, and no two alike: the corner tells its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, (level,) * 3).save(path)
+    image = Image.new("RGB", size, (level,) * 3)
+    image.paste(tuple(zlib.crc32(str(path).encode()).to_bytes(4)[:3]), (0, 0, 8, 8))
+    image.save(path)
 
 
 def realsr(folder: Path) -> Path:
@@ -36,14 +41,15 @@ def city100(folder: Path) -> Path:
 
 
 def sidd(folder: Path) -> Path:
-    for instance in ("0001_001_S6_00100", "0005_001_S6_00100", "0100_009_IP_00800", "0120_010_GP_00100"):
+    for instance in ("0001_001_S6_00100", "0005_002_S6_00100", "0090_008_N6", "0100_009_IP_00800", "0120_010_GP_00100"):
         photo(folder / "Data" / instance / "GT_SRGB_010.PNG")
         photo(folder / "Data" / instance / "NOISY_SRGB_010.PNG", level=90)
     return folder
 
 
 def polyu(folder: Path) -> Path:
-    for name in ("Canon80D_8_8_800_GO_1", "Canon80D_8_8_800_GO_12", "Sony_4_200_3200_door_2", "NikonD800_8_photo_1"):
+    trained = "Canon80D_8_8_800_GO_1", "Canon80D_8_8_800_GO_12", "Canon5D2_bag_1"
+    for name in (*trained, "Sony_4_200_door_2", "NikonD800_8_photo_1"):
         photo(folder / f"{name}_real.JPG", level=90)
         photo(folder / f"{name}_mean.JPG")
     return folder
@@ -57,15 +63,22 @@ def own(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("layout", "scale", "counts"),
-    [(realsr, 3, (4, 2)), (city100, None, (18, 2)), (sidd, None, (2, 2)), (polyu, None, (2, 2)), (own, None, (1, 1))],
+    ("layout", "scale", "count", "tested"),
+    [
+        (realsr, 3, 6, {"Test/Canon_001", "Test/Nikon_001"}),
+        (city100, None, 20, {"010", "020"}),
+        (sidd, None, 5, {"009", "010"}),
+        (polyu, None, 5, {"Sony_4_200_door", "NikonD800_8_photo"}),
+        (own, None, 2, {"test/a"}),
+    ],
 )
-def test_layouts(tmp_path, layout, scale, counts):
+def test_layouts(tmp_path, layout, scale, count, tested):
     split = read_pairs(layout(tmp_path), scale)
-    assert tuple(map(len, split)) == counts
+    assert sum(map(len, split)) == count
+    assert {pair.scene for pair in split[1]} == tested
     for pair in [*split[0], *split[1]]:
         with Image.open(pair.degraded) as degraded, Image.open(pair.clean) as clean:
-            assert np.array(degraded).mean() < np.array(clean).mean()
+            assert np.array(degraded)[8:, 8:].mean() < np.array(clean)[8:, 8:].mean()
     assert not {pair.scene for pair in split[0]} & {pair.scene for pair in split[1]}
 
 
@@ -84,6 +97,14 @@ def test_what_is_wrong_is_named(tmp_path):
         path.unlink()
     with pytest.raises(ValueError, match="has no pairs for testing"):
         read_pairs(tmp_path / "own")
+
+
+def test_a_photo_cannot_be_trained_and_tested_on(tmp_path):
+    own(tmp_path)
+    photo(tmp_path / "test" / "input" / "b.png", level=90)
+    shutil.copy(tmp_path / "train" / "target" / "a.png", tmp_path / "test" / "target" / "b.png")
+    with pytest.raises(ValueError, match=r"test/target/b.png is for testing, and .*/a.png .* the same photo"):
+        read_pairs(tmp_path)
 
 
 def test_both_photos_are_cut_and_turned_alike():
@@ -106,6 +127,9 @@ def test_both_photos_are_cut_and_turned_alike():
 
 def test_batches(tmp_path):
     train, test = read_pairs(own(tmp_path))
+    for pair in (*train, *test):  # flat ones, that can be told when they were cut and turned
+        Image.new("RGB", (20, 16), (90,) * 3).save(pair.degraded)
+        Image.new("RGB", (20, 16), (100,) * 3).save(pair.clean)
     loader = PairLoader(Photos(train), TrainBatches(6, 3, seed=0), side=8)
     batches = list(loader)
     assert len(batches) == 2
@@ -122,7 +146,8 @@ def test_a_folder_of_sets_is_all_of_them(tmp_path):
     polyu(tmp_path / "polyu")
     (tmp_path / "notes").mkdir()
     train, test = read_pairs(tmp_path)
-    assert (len(train), len(test)) == (4, 4)
+    assert (len(train), len(test)) == (6, 4)
+    assert {pair.scene[:4] for pair in test} == {"009", "010", "Sony", "Niko"}
     assert {pair.clean.parts[len(tmp_path.parts)] for pair in train} == {"sidd", "polyu"}
 
 

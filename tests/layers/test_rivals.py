@@ -211,15 +211,23 @@ def test_a_flat_image_has_no_detail():
     torch.testing.assert_close(coarsest, torch.full_like(coarsest, 0.7))
 
 
+def test_a_slope_has_no_detail_away_from_the_border():
+    """Levels that lie beside each other by part of a pixel would show it."""
+    y, x = torch.meshgrid(*(torch.arange(n, dtype=torch.float64) for n in (64, 50)), indexing="ij")
+    fine, coarse, _ = laplacian_pyramid((2 * y - 3 * x)[None, None], 3)
+    for level, border in ((fine, 8), (coarse, 6)):
+        inner = level[:, :, border:-border, border:-border]
+        torch.testing.assert_close(inner, torch.zeros_like(inner))
+
+
 def test_laplacian_kernel_prediction_filters_each_level():
     layer, features, image = LaplacianKernelPrediction2d(6, 5), torch.randn(2, 6, 13, 10), torch.randn(2, 3, 13, 10)
-    filtered = [
-        predict(F.adaptive_avg_pool2d(features, level.shape[2:]), level)
-        for predict, level in zip(layer.levels, laplacian_pyramid(image, 3), strict=True)
-    ]
+    levels = laplacian_pyramid(image, 3)
+    maps = [features, *(laplacian_pyramid(features, n)[-1] for n in (2, 3))]
+    filtered = [predict(own, level) for predict, own, level in zip(layer.levels, maps, levels, strict=True)]
     torch.testing.assert_close(layer(features, image), collapse(filtered))
     for predict in layer.levels:
-        nn.init.zeros_(predict.predict.weight)
+        nn.init.zeros_(predict.predict[-1].weight)
     torch.testing.assert_close(layer(features, image), image)
 
 

@@ -1,0 +1,39 @@
+"""What restorers are scored on: the channels that the recipe says, and SIDD's blocks where they are there."""
+
+import numpy as np
+import pytest
+import scipy.io
+import torch
+from torch import nn
+
+from acda.data.pair_crops import Photos
+from acda.recipe import Restoration
+from acda.tasks.restoration import RestorationTask, read_photos
+from tests.data.test_pairs import own, sidd
+
+
+@pytest.mark.parametrize("channels", ["y", "rgb"])
+def test_scores_are_of_the_recipes_channels(tmp_path, channels):
+    """Against the definition, written out: BT.601 in steps of 256, and the photo as a file would keep it."""
+    recipe = Restoration(model="restorer_conv_small", epochs=1, data=own(tmp_path), crop=8, channels=channels)
+    task = RestorationTask.of(recipe)
+    task.model = nn.Identity()
+    task.model.stride = task.model.cell = 1
+    random = np.random.default_rng(0)
+    degraded, clean = random.integers(0, 256, (2, 3, 20, 24)) / 255
+    found = task.test_sums(tuple(torch.from_numpy(x).float()[None] for x in (degraded, clean)))
+    if channels == "y":
+        degraded, clean = ((np.tensordot([65.481, 128.553, 24.966], x, 1) + 16) / 255 for x in (degraded, clean))
+    truth = -10 * np.log10(((degraded - clean) ** 2).mean())
+    assert float(found["PSNR"]) == pytest.approx(truth, abs=1e-3)
+
+
+def test_with_sidds_blocks_all_scenes_are_trained_on(tmp_path):
+    recipe = Restoration(model="restorer", epochs=1, data=sidd(tmp_path))
+    train, test = read_photos(recipe)
+    assert isinstance(test, Photos)
+    assert (len(train), len(test)) == (3, 2)
+    for name in ("ValidationNoisyBlocksSrgb", "ValidationGtBlocksSrgb"):
+        scipy.io.savemat(tmp_path / f"{name}.mat", {name: np.zeros((2, 3, 16, 16, 3), np.uint8)})
+    train, test = read_photos(recipe)
+    assert (len(train), len(test)) == (5, 6)
