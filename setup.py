@@ -45,8 +45,8 @@ def kernel() -> list[Extension]:
             include_dirs=[str(place / "include")],
             library_dirs=[str(place / "lib")],
             libraries=["torch_cpu"],
-            # The stable ABI of torch 2.10: the binary loads in every later torch. And what it is made from, so that
-            # one that is older than the sources beside it is noticed (native.py).
+            # The stable ABI of torch 2.10, made for every later torch. And what the binary is made from, so that one
+            # that is older than the sources beside it is noticed (native.py).
             define_macros=[("TORCH_TARGET_VERSION", "0x020a000000000000"), ("ACDA_SOURCES", digest())],
             extra_compile_args=["-std=c++20", "-O3", "-g0", *os.environ.get("ACDA_CXXFLAGS", "").split()],
             extra_link_args=os.environ.get("ACDA_CXXFLAGS", "").split(),

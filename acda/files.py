@@ -7,6 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def check_room(path: Path) -> None:
+    """Refuse, before any work, a place where no file can be written; its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A temporary file beside `path`, which takes its place when the block ends well and vanishes when it does not.

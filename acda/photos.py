@@ -5,7 +5,7 @@ import io
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acda.data.image_files import ORIENTATION, images_in, named, open_upright
+from acda.data.image_files import images_in, named, open_upright
 from acda.extras import need
 from acda.files import written_whole
 
@@ -29,7 +29,7 @@ FORMATS = {
 }
 WITH_ALPHA = {"PNG", "WEBP", "TIFF"}
 # The longest side that a format has room for.
-LONGEST = {"JPEG": 65535, "WEBP": 16383}
+LONGEST = {"JPEG": 65500, "WEBP": 16383}
 # What is read of strangers: formats that tell their size before they are decoded, and start no other program.
 UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 
@@ -37,34 +37,39 @@ UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 @dataclass(frozen=True)
 class Photo:
     """pixels: (1, 3, H, W) of eight bits    alpha: (1, 1, H, W), or None    about: colour profile and EXIF, as Pillow
-    writes them    pages: of its file, of which this is the first"""
+    writes them    lost: what its file has and this has not, for people to read"""
 
     pixels: Tensor
     alpha: Tensor | None
     about: dict[str, bytes]
-    pages: int = 1
+    lost: str = ""
 
 
-def find_photos(names: Iterable[str]) -> list[Path]:
-    """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match."""
+def find_photos(names: Iterable[str], mark: str) -> list[Path]:
+    """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match.
+
+    mark: of results, which are no photos where folders and patterns find them beside their originals. What is not
+    there, or empty, is told when it is its turn, and the others go on.
+    """
     found: list[Path] = []
     for name in names:
         path = Path(name)
         if path.is_dir():
-            photos = images_in(path)
-            if not photos:
-                raise ValueError(f"{path} has no photos.")
-            found += photos
+            found += _originals(images_in(path), mark) or [path]
         elif path.exists() or not glob.has_magic(name):
-            found.append(path)  # one that is missing is told when it is its turn, and the others go on
+            found.append(path)
         else:
             matches = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207  any place
-            if not matches:
-                raise ValueError(f"no file matches {name}.")
-            found += [match for match in matches if not match.is_dir()]
+            found += _originals([match for match in matches if not match.is_dir()], mark) or [path]
     if not found:
         raise ValueError("which photos? Give files, folders or patterns.")
     return list(dict.fromkeys(found))
+
+
+def _originals(photos: list[Path], mark: str) -> list[Path]:
+    """Without those that are named as results of others."""
+    results = {(photo.parent, f"{photo.stem}_{mark}") for photo in photos}
+    return [photo for photo in photos if (photo.parent, photo.stem) not in results]
 
 
 def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -> int:
@@ -76,6 +81,8 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -
     for path in paths:
         try:
             work(path)
+        except BrokenPipeError:
+            raise  # nobody reads on
         except Exception as error:  # whatever it is, the other photos can do nothing about it
             what = str(error) or type(error).__name__
             named = what if path.name in what else f"{path}: {what}"
@@ -86,18 +93,17 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -
 
 def read_photo(path: Path) -> Photo:
     """Whatever Pillow reads, turned as its EXIF says."""
-    image, alpha = open_upright(path)
+    file = open_upright(path)
     about: dict[str, bytes] = {}
-    profile = image.info.get("icc_profile")
-    if profile and profile[16:20] == b"RGB ":  # another one is not of the pixels that are written
-        about["icc_profile"] = profile
-    exif = image.getexif()
-    exif.pop(ORIENTATION, None)  # its turn is done
-    if exif:
+    if file.profile[16:20] == b"RGB ":  # another one is not of the pixels that are written
+        about["icc_profile"] = file.profile
+    if file.exif:
         with suppress(Exception):  # what the maker of a camera wrote there cannot always be written again
-            about["exif"] = exif.tobytes()
-    transparency = None if alpha is None else _tensor(np.array(alpha)[:, :, None])
-    return Photo(_tensor(np.array(image)), transparency, about, image.info["pages"])
+            about["exif"] = file.exif.tobytes()
+    alpha = None if file.alpha is None else _tensor(np.array(file.alpha)[:, :, None])
+    lost = [f"{file.pages} pages, of which the result has the first"] if file.pages > 1 else []
+    lost += ["more than eight bits a channel, of which the result has eight"] if file.deeper else []
+    return Photo(_tensor(np.array(file.image)), alpha, about, " and ".join(lost))
 
 
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
@@ -108,7 +114,7 @@ def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
         raise ValueError(
             f"the photo has {width}×{height} pixels; at most {most_pixels / 1e6:g} million are taken. Make it smaller."
         )
-    return _tensor(np.array(open_upright(io.BytesIO(content), "the upload", UPLOADED)[0]))
+    return _tensor(np.array(open_upright(io.BytesIO(content), "the upload", UPLOADED).image))
 
 
 def _tensor(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
@@ -116,13 +122,24 @@ def _tensor(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
 
 
 def resized(x: Tensor, height: int, width: int) -> Tensor:
-    """Pixels of eight bits at another size, bicubic as Pillow does it."""
+    """Pixels, of eight bits or floating point, at another size, bicubic as Pillow does it."""
     image_module = need("PIL.Image", "photos")
     planes = [
         np.array(image_module.fromarray(plane.numpy()).resize((width, height), image_module.Resampling.BICUBIC))
         for plane in x[0]
     ]
     return torch.from_numpy(np.stack(planes))[None]
+
+
+def resized_photo(photo: Photo, height: int, width: int) -> Photo:
+    """The same for a whole photo: the colours that a transparent one hides do not show at its edges."""
+    if photo.alpha is None:
+        return replace(photo, pixels=resized(photo.pixels, height, width))
+    alpha = resized(photo.alpha, height, width)
+    weight = resized(photo.alpha.float(), height, width)
+    visible = resized(photo.pixels * photo.alpha.float(), height, width) / weight.clamp_min(1)
+    pixels = torch.where(alpha > 0, eight_bits(visible / 255), resized(photo.pixels, height, width))
+    return replace(photo, pixels=pixels, alpha=alpha)
 
 
 def eight_bits(x: Tensor) -> Tensor:
@@ -164,6 +181,8 @@ def output_path(photo: Path, out: Path | None, mark: str, several: bool) -> Path
     suffix = photo.suffix if photo.suffix.lower() in FORMATS else ".png"
     if out is None:
         return photo.with_name(f"{photo.stem}_{mark}{suffix}")
+    if several and out.suffix.lower() in FORMATS and not out.is_dir():
+        raise ValueError(f"the results of several photos need a folder; {out} would be a file.")
     if several or out.is_dir() or not out.suffix:
         return out / f"{photo.stem}{suffix}"
     return out

@@ -45,15 +45,18 @@ def render(folder: Path = HERE) -> str:
         for row in result["rows"]:
             if row["table"] not in known:
                 raise ValueError(f"{name}: there is no table {row['table']!r} in published.toml.")
-    return "\n".join([HEAD, *(section(table, results) for table in tables)])
+    return "\n".join([HEAD, *(part for table in tables if (part := section(table, results)))])
 
 
 def section(table: dict[str, Any], results: dict[str, Any]) -> str:
     """One table of the paper: what we have beside what it prints, then what it prints and we do not have.
 
-    Where the paper prints nothing there is nothing to stand beside: a line a network, a column a figure.
+    Where the paper prints nothing there is nothing to stand beside: a line a network, a column a figure; and no table
+    until there are results.
     """
     mine = [(name, row) for name, result in results.items() for row in result["rows"] if row["table"] == table["id"]]
+    if not mine and not table["rows"]:
+        return ""
     parts = [f"## {table['title']}\n"]
     if mine and not table["rows"]:
         parts += [*side_by_side([row for _, row in mine]), ""]
@@ -72,8 +75,9 @@ def section(table: dict[str, Any], results: dict[str, Any]) -> str:
         parts.append(f"| published | {' | '.join(heads)} |\n|---|{'---:|' * len(heads)}")
         parts += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rest]
         parts.append("")
-    if "note" in table:
-        parts.append(table["note"] + "\n")
+    notes = [table.get("note"), table.get("ours") if mine else None]
+    if any(notes):
+        parts.append(" ".join(note for note in notes if note) + "\n")
     for name in dict.fromkeys(name for name, _ in mine):
         parts.append(circumstances(name, results[name]["circumstances"]) + "\n")
     return "\n".join(parts)

@@ -38,6 +38,11 @@ def main(argv: list[str] | None = None) -> int:
     if verb not in VERBS:
         print(f"acda: {unknown('verb', verb, VERBS)}", file=sys.stderr)
         return 2
+    options = [part.partition("=")[0] for part in rest if part.startswith("--")]
+    twice = next((option for option in options if options.count(option) > 1), None)
+    if twice is not None:  # the last would win, silently
+        print(f"acda {verb}: {twice} is given twice. Give its values together.", file=sys.stderr)
+        return 2
     try:
         tyro = need("tyro", "cli")
         module = importlib.import_module(f"acda.cli.{verb}")

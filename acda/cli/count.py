@@ -34,25 +34,24 @@ def count(
     if not isinstance(trained.model, CrowdCounter):
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not count people.")
     results: list[dict[str, Any]] = []
-    paths = find_photos(photos)
+    paths = find_photos(photos, "count")
     places = Places(paths)
 
     def count_one(path: Path) -> None:
-        to = None if out is None else out / f"{path.stem}_count.png"
-        if to is not None:
-            places.take(to, path)
         photo = read_photo(path)
         density = density_of(trained, photo, tile)
         number = max(0.0, float(density.sum()))  # an empty square may sum to a little less
-        if to is not None:
-            draw(photo, density, number, to)
         results.append({"file": str(path), "count": round(number, 1)})
         if not json:
             print(f"{number:8.0f}  {path}", flush=True)
+        if out is not None:
+            to = out / f"{path.stem}_count.png"
+            places.take(to, path)
+            draw(photo, density, number, to)
 
     status = each_photo("count", paths, count_one)
     if json:
-        print(json_format.dumps(results, indent=1, ensure_ascii=False))
+        print(json_format.dumps(results, indent=1))  # in ASCII: names may be no text
     return status
 
 
@@ -65,7 +64,7 @@ def draw(photo: Photo, density: Any, number: float, to: Path) -> None:
     """The photo, and over it the density where there is any."""
     grey = photo.pixels[0].float().mean(0).numpy()
     height, width = grey.shape
-    figure = new_figure(8, 6.9 * height / width + 0.5)
+    figure = new_figure(8, 6.9 * min(max(height / width, 0.2), 3) + 0.5)
     axes = figure.subplots()
     axes.imshow(grey, cmap="gray", vmin=0, vmax=400, extent=(0, width, height, 0))
     values = density.clamp_min(0).numpy()

@@ -10,6 +10,7 @@ import tyro
 from torch import Tensor
 
 from acda.extras import need
+from acda.files import check_room
 from acda.inference import Tile, in_tiles
 from acda.photos import (
     Photo,
@@ -60,20 +61,20 @@ def write_each(
 
     times: by how much work makes a photo wider and higher.
     """
-    paths = find_photos(names)
+    paths = find_photos(names, mark)
     places = Places(paths, overwrite)
 
     def one(path: Path) -> None:
         to = output_path(path, out, mark, len(paths) > 1)
         places.take(to, path)
         photo = read_photo(path)
-        if photo.pages > 1:
-            if to.resolve() == path.resolve():
-                raise ValueError(
-                    f"{path} has {photo.pages} pages, of which only the first would be left. Give an --out."
-                )
-            print(f"acda {verb}: {path} has {photo.pages} pages; this is the first.", file=sys.stderr)
-        format_for(to, *size_after(times, photo.pixels))  # before hours of work, not after
+        # What cannot be done is said before hours of work, not after.
+        if photo.lost and to.resolve() == path.resolve():
+            raise ValueError(f"{path} has {photo.lost}: that would be lost. Give an --out.")
+        if photo.lost:
+            print(f"acda {verb}: {path} has {photo.lost}.", file=sys.stderr)
+        format_for(to, *size_after(times, photo.pixels))
+        check_room(to)
         write_photo(work(photo, path.name), to)
         print(to, flush=True)
 

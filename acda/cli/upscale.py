@@ -1,7 +1,9 @@
 """acda upscale: larger photos, sharpened by a network that has seen real lenses."""
 
+from dataclasses import replace
+
 from acda.cli.restore import Out, load_restorer, restored, size_after, write_each
-from acda.photos import Photo, resized
+from acda.photos import Photo, resized_photo
 
 LARGEST = 8.0
 
@@ -31,9 +33,7 @@ def upscale(
         raise ValueError(f"--scale needs to be from 1 to {LARGEST:g}; got {times:g}.")
 
     def work(photo: Photo, name: str) -> Photo:
-        height, width = size_after(times, photo.pixels)
-        larger = resized(photo.pixels, height, width)
-        alpha = None if photo.alpha is None else resized(photo.alpha, height, width)
-        return Photo(restored(trained, larger, tile, name), alpha, photo.about)
+        larger = resized_photo(photo, *size_after(times, photo.pixels))
+        return replace(larger, pixels=restored(trained, larger.pixels, tile, name))
 
     return write_each("upscale", photos, work, out, f"x{times:g}", overwrite, times)

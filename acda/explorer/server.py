@@ -23,6 +23,7 @@ from acda.extras import need
 from acda.insight.draw import map_box, map_place, photo_place, photo_scale
 from acda.insight.subject import FRESH, Look, find_subject, look
 from acda.insight.view import LayerView
+from acda.layers import AdaptiveConv2d
 from acda.models import MODELS
 from acda.photos import read_photo, read_photo_bytes
 from acda.weights import PACKAGED, Trained
@@ -99,7 +100,9 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
     app = FastAPI(title="acda explore", docs_url=None, redoc_url=None, openapi_url=None)
     looks, page = Looks(), files("acda.explorer").joinpath("page.html").read_text(encoding="utf-8")
     beginning = None if photo is None else read_photo(photo).pixels
-    first = find_subject(model)[0]
+    first, subject = find_subject(model)
+    if not any(isinstance(module, AdaptiveConv2d) for module in subject.model.modules()):
+        raise ValueError(f"{first} has no AdaptiveConv2d: there is nothing to explore in it.")
     names = list(dict.fromkeys([first, *(f.stem for f in sorted(PACKAGED.glob("*.safetensors"))), FRESH, *NETWORKS]))
 
     @app.middleware("http")

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageCms, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from acda import create_model
 from acda.cli import main
 from acda.cli.restore import load_restorer, restored
 from acda.inference import apply_in_tiles
-from acda.photos import eight_bits, read_photo
+from acda.photos import each_photo, eight_bits, read_photo, resized_photo
 from acda.weights import find_weights, read_weights, write_weights
 
 
@@ -20,7 +21,7 @@ def weights(tmp_path_factory):
     """A restorer that does something: fresh weights, and a last layer that is not nearly zero."""
     torch.manual_seed(0)
     model = create_model("restorer")
-    torch.nn.init.normal_(model.trunk.up[-2].weight, std=0.02)
+    torch.nn.init.normal_(model.trunk.up[-2].weight, std=0.002)
     for block in model.trunk.blocks:
         torch.nn.init.ones_(block.bn3.weight)
     with torch.no_grad():
@@ -50,7 +51,7 @@ def test_beside_the_photo_or_where_it_is_told(photo, weights, tmp_path, capsys):
     assert capsys.readouterr().out.split() == [str(tmp_path / "a_restored.png")]
     assert main(["restore", str(photo), "--weights", weights, "-o", str(tmp_path / "b.jpg")]) == 0
     assert main(["restore", str(tmp_path), "--weights", weights, "-o", str(tmp_path / "all")]) == 0
-    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == ["a.png", "a_restored.png", "b.jpg"]
+    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == ["a.png", "b.jpg"], "results are no photos"
     assert photo.read_bytes() == before
     with Image.open(tmp_path / "a_restored.png") as image:
         assert image.size == (60, 44)
@@ -116,16 +117,75 @@ def test_of_several_pages_the_first_is_done_and_none_is_lost(weights, tmp_path, 
     picture().save(scan, save_all=True, append_images=[picture(), picture()])
     before = scan.read_bytes()
     assert main(["restore", str(scan), "--weights", weights, "-o", str(scan), "--overwrite"]) == 1
-    assert "has 3 pages, of which only the first would be left" in capsys.readouterr().err
+    assert "scan.tif has 3 pages, of which the result has the first: that would be lost" in capsys.readouterr().err
     assert scan.read_bytes() == before
     assert main(["restore", str(scan), "--weights", weights]) == 0
-    assert "scan.tif has 3 pages; this is the first." in capsys.readouterr().err
+    assert "scan.tif has 3 pages, of which the result has the first." in capsys.readouterr().err
 
 
-def test_floating_point_pixels_are_refused(weights, tmp_path, capsys):
-    Image.fromarray(np.random.default_rng(0).random((30, 40)).astype(np.float32)).save(tmp_path / "f.tif")
-    assert main(["restore", str(tmp_path / "f.tif"), "--weights", weights]) == 1
-    assert "floating point numbers of no known range" in capsys.readouterr().err
+def test_sixteen_bits_become_eight_and_nothing_is_lost_unsaid(weights, tmp_path, capsys):
+    deep = tmp_path / "deep.png"
+    Image.fromarray(np.array(picture().convert("L")).astype(np.uint16) * 257).save(deep)
+    before = deep.read_bytes()
+    assert main(["restore", str(deep), "--weights", weights, "-o", str(deep), "--overwrite"]) == 1
+    assert "deep.png has more than eight bits a channel, of which the result has eight: that" in capsys.readouterr().err
+    assert deep.read_bytes() == before
+    assert main(["restore", str(deep), "--weights", weights]) == 0
+    assert "deep.png has more than eight bits a channel" in capsys.readouterr().err
+
+
+def test_pixels_of_no_known_range_are_refused(weights, tmp_path, capsys):
+    random = np.random.default_rng(0)
+    Image.fromarray(random.random((30, 40)).astype(np.float32)).save(tmp_path / "f.tif")
+    Image.fromarray(random.integers(0, 2**30, (30, 40)).astype(np.int32)).save(tmp_path / "i.tif")
+    assert main(["restore", str(tmp_path), "--weights", weights]) == 1
+    errors = capsys.readouterr().err
+    assert "f.tif cannot be read as an image (its pixels are floating point numbers of no known range)" in errors
+    assert "i.tif cannot be read as an image (its pixels are whole numbers of more than 16 bits" in errors
+
+
+def test_hidden_colours_do_not_show_at_the_edges_of_a_cut_out(weights, tmp_path):
+    """White on transparent black, enlarged: what is seen stays white."""
+    half = np.zeros((32, 32, 4), np.uint8)
+    half[:, 16:] = 255
+    Image.fromarray(half).save(tmp_path / "half.png")
+    photo = read_photo(tmp_path / "half.png")
+    larger = resized_photo(photo, 64, 64)
+    assert larger.alpha is not None
+    seen = larger.pixels[:, :, :, larger.alpha[0, 0, 0] > 0]
+    assert 0 < int((larger.alpha < 255).sum()) < 64 * 64
+    assert int(seen.min()) >= 253
+    assert main(["upscale", str(tmp_path / "half.png"), "--weights", weights]) == 0
+    with Image.open(tmp_path / "half_x2.png") as image:
+        assert np.array_equal(np.array(image.getchannel("A")), larger.alpha[0, 0].numpy())
+
+
+def test_a_tiff_keeps_what_it_tells_about_the_photo(weights, tmp_path):
+    exif = Image.Exif()
+    exif[0x0110], exif[0x0132] = "a camera", "2026:01:02 03:04:05"
+    picture().save(tmp_path / "a.tif", exif=exif, compression="tiff_lzw")
+    assert main(["restore", str(tmp_path / "a.tif"), "--weights", weights, "-o", str(tmp_path / "b.jpg")]) == 0
+    with Image.open(tmp_path / "b.jpg") as image:
+        assert dict(image.getexif()) == {0x0110: "a camera", 0x0132: "2026:01:02 03:04:05"}
+
+
+def test_a_folder_can_be_done_again(photo, weights, tmp_path, capsys):
+    for _ in range(2):
+        assert main(["restore", str(tmp_path), "--weights", weights]) == 0
+        assert capsys.readouterr().out.split() == [str(tmp_path / "a_restored.png")]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "a_restored.png"]
+
+
+def test_when_nobody_reads_on_it_stops(weights, tmp_path, monkeypatch):
+    for name in "abc":
+        picture(20, 20).save(tmp_path / f"{name}.png")
+
+    def closed(*text, **options):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", closed)
+    with pytest.raises(BrokenPipeError):
+        each_photo("restore", sorted(tmp_path.iterdir()), lambda path: print(path))
 
 
 def test_the_scale_is_the_networks_own_unless_given(photo, weights, tmp_path):
@@ -193,8 +253,12 @@ def test_odd_exif_and_profiles_do_no_harm(weights, tmp_path):
     picture().save(tmp_path / "odd.jpg", exif=b"Exif\0\0" + entry)
     other = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
     picture().convert("L").save(tmp_path / "grey.png", icc_profile=other)
+    picture().save(tmp_path / "broken.jpg", exif=b"Exif\0\0MM\0xnothing that EXIF has")
+    text = PngInfo()
+    text.add_text("pages", "two")
+    picture().save(tmp_path / "pages.png", pnginfo=text)
     assert main(["restore", str(tmp_path), "--weights", weights, "-o", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "odd.jpg").exists()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"odd.jpg", "grey.png", "broken.jpg", "pages.png"}
     with Image.open(tmp_path / "out" / "grey.png") as image:
         assert "icc_profile" not in image.info, "it is not of the colours that are written"
 
@@ -235,6 +299,9 @@ def test_tiles_do_not_show(weights, tmp_path):
         (["restore", "{photo}", "--tile", "0", "--weights", "{weights}"], "--tile needs to be positive"),
         (["restore", "{photo}", "-o", "x.gif", "--weights", "{weights}"], "no suffix that photos are written with"),
         (["restore", "--weights", "{weights}"], "which photos?"),
+        (["restore", "{photo}", "b.png", "-o", "x.jpg", "--weights", "{weights}"], "x.jpg would be a file"),
+        (["restore", "{photo}", "/nowhere/*.png", "--weights", "{weights}"], "there is no file /nowhere/*.png"),
+        (["restore", "{photo}", "-o", "/proc/nowhere/a.png", "--weights", "{weights}"], "No such file or directory"),
     ],
 )
 def test_what_is_wrong_is_said(photo, weights, capsys, arguments, message):

@@ -107,3 +107,8 @@ def test_only_the_last_looks_are_kept(client):
     numbers = [client.post("/api/look", params={"model": FRESH}).json()["id"] for _ in range(server.KEPT + 1)]
     assert client.get(f"/api/photo/{numbers[0]}").status_code == 404
     assert client.get(f"/api/photo/{numbers[1]}").status_code == 200
+
+
+def test_a_network_without_adaptive_layers_is_refused():
+    with pytest.raises(ValueError, match="lenet has no AdaptiveConv2d"):
+        server.create_app(None, "lenet", ["localhost"])
