@@ -4,6 +4,7 @@ python paper/networks.py          # seconds: nothing is computed, only counted
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 from acda import AdaptiveConv2d, create_model
 from acda.cost import count
 from acda.environment import write_results
+from acda.models import DynamicBottleneck
 
 RESULTS = Path(__file__).parent / "results"
 IMAGE = (1, 3, 224, 224)
@@ -59,6 +61,9 @@ def network_rows() -> Iterator[dict[str, Any]]:
     networks = {name: create_model(ours) for name, ours in OURS.items()}
     networks |= {f"{name}, 3×3 Conv2d": create_model(f"{ours}_conv") for name, ours in OURS.items()}
     networks |= {f"{name}, Conv2d of ACDA's sizes": create_model(f"{ours}_conv_large") for name, ours in OURS.items()}
+    networks |= {
+        f"{name}, Φ as released, 512 to 512 without a projection": as_printed(ours) for name, ours in OURS.items()
+    }
     networks |= {name: timm.create_model(theirs, pretrained=False) for name, theirs in TIMM.items()}
     for name, network in networks.items():
         cost = count(network, IMAGE)
@@ -66,6 +71,17 @@ def network_rows() -> Iterator[dict[str, Any]]:
         common = {"table": "imagenet", "dataset": "ImageNet", "name": name, **source}
         yield {**common, "metric": "parameters, M", "value": cost.parameters / 1e6}
         yield {**common, "metric": "multiply-adds at 224×224, M", "value": round(cost.multiply_adds / 1e6, 1)}
+
+
+def as_printed(name: str) -> nn.Module:
+    """The reading that comes nearest to the parameters that the paper prints."""
+    network = create_model(name, conv=partial(AdaptiveConv2d, first_kernel=3))
+    for block in network.modules():
+        if isinstance(block, DynamicBottleneck) and isinstance(block.shortcut, nn.Sequential):
+            projection = block.shortcut[0]
+            if isinstance(projection, nn.Conv2d) and projection.in_channels == projection.out_channels:
+                block.shortcut = nn.AvgPool2d(1, projection.stride[0])
+    return network
 
 
 def counter_rows() -> Iterator[dict[str, Any]]:
