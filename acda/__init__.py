@@ -6,7 +6,7 @@
 torch.Size([1, 128, 32, 32])
 """
 
-from acda import cost, functional, layers, models
+from acda import cost, functional, insight, layers, models
 from acda.bases import fourier_bessel, multiscale_fourier_bessel
 from acda.convert import convert
 from acda.decompose import decompose_filters
@@ -26,6 +26,7 @@ __all__ = [
     "decompose_filters",
     "fourier_bessel",
     "functional",
+    "insight",
     "layers",
     "load",
     "models",

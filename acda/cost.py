@@ -33,7 +33,8 @@ class Cost:
 
     multiply_adds: products of convolutions, matrices and acda's operators, and one for each bias added; elementwise
         operations (normalisation, activations) do not count, as everywhere.
-    kept_bytes: activations that training holds until the backward pass, without parameters and buffers.
+    kept_bytes: activations that training holds until the backward pass, without parameters and buffers; counted in
+        eval mode, so that the masks of dropout come on top.
     """
 
     kind: str

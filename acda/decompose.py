@@ -25,20 +25,22 @@ def decompose_filters(weight: Tensor, bases: Tensor | None, num_atoms: int) -> D
     >>> mixing.shape, coefficients.shape, error < 1e-12
     (torch.Size([8, 4, 9]), torch.Size([9, 9]), True)
     """
-    filters = weight.detach().double().cpu().flatten(2)
+    filters = weight.detach().cpu().double().flatten(2)
     psi = torch.eye(filters.shape[2], dtype=torch.float64) if bases is None else _flat(bases)
+    # Elements that differ by their rounding span no direction of their own.
+    least = 10 * torch.finfo(torch.float64 if bases is None else bases.dtype).eps
     span = torch.linalg.svd(psi, full_matrices=False)
-    rank = int((1e-9 * span.S.max() < span.S).sum())
+    rank = int((least * span.S.max() < span.S).sum())
     directions = span.Vh[:rank]
     # Of all rank-M matrices within the span, the truncated SVD of the projection is the nearest (Eckart-Young).
     U, S, Vh = torch.linalg.svd((filters @ directions.T).flatten(0, 1), full_matrices=False)
     M = min(num_atoms, len(S))
     mixing = (U[:, :M] * S[:M]).unflatten(0, filters.shape[:2])
     atoms = Vh[:M] @ directions
-    coefficients = atoms @ torch.linalg.pinv(psi)
+    coefficients = atoms @ torch.linalg.pinv(psi, rtol=least)
     error = torch.linalg.norm(filters - mixing @ atoms) / torch.linalg.norm(filters).clamp_min(1e-300)
     return Decomposition(mixing, coefficients, float(error))
 
 
 def _flat(bases: Tensor) -> Tensor:
-    return bases.detach().double().cpu().flatten(1)
+    return bases.detach().cpu().double().flatten(1)

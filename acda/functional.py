@@ -35,7 +35,7 @@ def adaptive_conv2d(
     """Convolve every pixel with a filter of its own, K = mixing · coefficients · bases.
 
     x: (B, C, H, W)    coefficients: (B, M, L, P, Q)    bases: (L, k, k)    mixing: (O, C/groups, M)    bias: (O,)
-    returns: (B, O, P, Q), the shape and memory format that `F.conv2d` gives with the same arguments
+    returns: (B, O, P, Q), the shape that `F.conv2d` gives with the same arguments; channels_last where x is
 
     bases=None is the pixel basis: L = k², row by row, and the coefficients are the atoms themselves.
     backend: "native" is the fused CPU kernel, "reference" plain torch, "auto" the first of them that can run.

@@ -4,11 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from acda.extras import need
+from acda.layers import AdaptiveConv2d
 from acda.models import CLASSIFIERS
 from acda.models.lenet import LENETS
 
 _registry, _builder = need("timm.models._registry", "timm"), need("timm.models._builder", "timm")
-_data = need("timm.data", "timm")
+_data, _layers = need("timm.data", "timm"), need("timm.layers", "timm")
+# Its control flow depends on shapes: timm's tracer takes it as one piece.
+_layers.register_notrace_module(AdaptiveConv2d)
 
 
 def _config(name: str) -> dict[str, Any]:

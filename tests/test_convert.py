@@ -253,3 +253,18 @@ def test_a_convolution_without_numbers_or_bias():
     )
     layer.imitate(weight, None)
     torch.testing.assert_close(layer(x), nn.functional.conv2d(x, weight), rtol=1e-4, atol=1e-5)
+
+
+def test_the_error_that_is_told_is_that_of_the_layer():
+    """Nine elements of which two are nearly one: in float64 they span all filters, in the layer they do not."""
+    bases = torch.eye(9).view(9, 3, 3)
+    bases[8] = bases[0] + 1e-5 * torch.randn(3, 3)
+    conv, x = nn.Conv2d(8, 8, 3, padding=1), torch.randn(1, 8, 12, 12)
+    with pytest.warns(ConversionWarning, match="relative error"):
+        layer = AdaptiveConv2d.from_conv2d(conv, bases=bases, num_atoms=9)
+    told = layer.imitate(conv.weight, conv.bias)
+    with torch.no_grad():
+        found = layer.eval().filters(x[:, :, :3, :3])[0, ..., 1, 1]
+        true = float((found - conv.weight).norm() / conv.weight.norm())
+    assert true > 1e-4
+    assert told == pytest.approx(true, rel=0.5)

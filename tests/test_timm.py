@@ -130,3 +130,15 @@ def test_layer_wise_learning_rates_know_the_depths():
     names = [name for group in groups.values() for name in group]
     assert sorted(names) == sorted(name for name, _ in model.named_parameters())
     assert len(groups) == 1 + 8 + 1
+
+
+@pytest.mark.parametrize("name", ["ad_resnet_s", "ad_resnet_m_conv"])
+def test_features_that_are_found_by_tracing(name):
+    found = []
+    for kind in ("fx", "getter"):
+        torch.manual_seed(0)
+        model = timm.create_model(name, features_only=True, feature_cls=kind, out_indices=(2, 4)).eval()
+        with torch.no_grad():
+            found.append(model(torch.ones(1, 3, 64, 64)))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b)

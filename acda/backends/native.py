@@ -63,8 +63,8 @@ def per_pixel_conv2d(x: Tensor, filters: Tensor, window: Window) -> Tensor:
 
 def conv2d_tanh(x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
     """tanh(F.conv2d(…)) without gradients, in one pass; the result is channels_last."""
-    y = torch.ops.acda.conv2d_tanh(x.permute(0, 2, 3, 1).contiguous(), weight.contiguous(), shift, *stride, *padding)
-    return y.permute(0, 3, 1, 2)
+    dense = x.permute(0, 2, 3, 1).contiguous(), weight.contiguous(), shift.contiguous()
+    return torch.ops.acda.conv2d_tanh(*dense, *stride, *padding).permute(0, 3, 1, 2)
 
 
 def conv2d(x: Tensor, weight: Tensor, padding: tuple[int, int]) -> Tensor:
@@ -76,7 +76,8 @@ def norm_tanh(
     u: Tensor, weight: Tensor, bias: Tensor, mean: Tensor | None, var: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """tanh of F.batch_norm with these statistics, or with the batch's own; returns it in channels_last, mean, var."""
-    y, mean, var = torch.ops.acda.norm_tanh(_PixelMajor.apply(u), weight, bias, mean, var, eps)
+    numbers = (_dense(t) for t in (weight, bias, mean, var))
+    y, mean, var = torch.ops.acda.norm_tanh(_PixelMajor.apply(u), *numbers, eps)
     return y.permute(0, 3, 1, 2), mean, var
 
 

@@ -110,12 +110,13 @@ class _Keeper:
 def _state_kept(model: nn.Module) -> Iterator[None]:
     """What a forward pass in train mode changes is put back: running statistics, counters, random numbers."""
     training = any(part.training for part in model.modules())
-    before = [(buffer, buffer.clone()) for buffer in model.buffers()] if training else []
+    owned = ((part, name, t) for part in model.modules() for name, t in part._buffers.items() if t is not None)
+    before = [(part, name, buffer, buffer.clone()) for part, name, buffer in owned] if training else []
     gpus = sorted({p.device.index for p in model.parameters() if p.is_cuda})
     try:
         with torch.random.fork_rng(gpus, enabled=training):
             yield
     finally:
         with torch.no_grad():
-            for buffer, value in before:
-                buffer.copy_(value)
+            for part, name, buffer, value in before:
+                part._buffers[name] = buffer.copy_(value)  # some models put another tensor in its place

@@ -179,9 +179,9 @@ class AdaptiveConv2d(ConvLike):
         error = 0.0 if conv.weight.is_meta else layer.imitate(conv.weight, conv.bias)
         if error > EXACT:
             warnings.warn(
-                f"the layer starts as the convolution to a relative error of {error:.2g} in its filters: "
-                f"{num_atoms} atoms over {layer.num_elements} basis elements cannot give them exactly. "
-                "bases=None with num_atoms=k² can.",
+                f"the layer starts as the convolution to a relative error of {error:.2g} in its filters: {num_atoms} "
+                f"atoms over {layer.num_elements} basis elements in {conv.weight.dtype} do not give them exactly. "
+                "bases=None with num_atoms=k² does, but for rounding.",
                 ConversionWarning,
                 stacklevel=2,
             )
@@ -189,7 +189,7 @@ class AdaptiveConv2d(ConvLike):
 
     @torch.no_grad()
     def imitate(self, weight: Tensor, bias: Tensor | None) -> float:
-        """Become the convolution with these filters, as nearly as the atoms allow; returns the relative error.
+        """Become the convolution with these filters, as nearly as atoms and dtype allow; returns the relative error.
 
         Φ is made constant, not removed: its last normalisation carries the coefficients with a scale of zero, from
         which training sets it free.
@@ -199,7 +199,7 @@ class AdaptiveConv2d(ConvLike):
                 f"imitating a convolution needs the layer's own AtomGenerator, whose last normalisation carries the "
                 f"coefficients; got {type(self.generator).__name__}."
             )
-        mixing, coefficients, error = decompose_filters(weight, self.bases, self.num_atoms)
+        mixing, coefficients, _ = decompose_filters(weight, self.bases, self.num_atoms)
         found = len(coefficients)
         # Into Tanh's range, at half its height, where it still has a slope; the mixing makes up for it.
         scale = 0.5 / coefficients.abs().amax(dim=1).clamp_min(1e-12)
@@ -211,7 +211,14 @@ class AdaptiveConv2d(ConvLike):
             self.bias.copy_(torch.zeros_like(self.bias) if bias is None else bias)
         nn.init.zeros_(self.generator.predict_norm.weight)
         self.generator.predict_norm.bias.copy_(shift.flatten())
-        return error
+        own, wanted = self._filters_of(self.generator.predict_norm.bias.tanh()), weight.detach().cpu().double()
+        return float(torch.linalg.norm(own.cpu() - wanted) / torch.linalg.norm(wanted).clamp_min(1e-300))
+
+    def _filters_of(self, coefficients: Tensor) -> Tensor:
+        """The filters that these M·L coefficients make, (O, C/groups, k, k), with the layer's rounding."""
+        alpha = coefficients.view(1, self.num_atoms, -1, 1, 1)
+        atoms = compose_atoms(alpha, self.bases, self.window.side)[0, ..., 0, 0]
+        return torch.einsum("ocm,mij->ocij", self.mixing, atoms)
 
     @property
     def num_elements(self) -> int:
@@ -252,7 +259,7 @@ class AdaptiveConv2d(ConvLike):
         # Conv2d draws weights and bias from ±1/√fan_in, and white input comes out with a third of its variance. Ours
         # sums M·C/groups responses, each with a variance of E[α²]·Σ‖ψ_l‖².
         fan_in = self.mixing.shape[1] * self.window.side**2
-        energy = self.window.side**2 if self.bases is None else float(self.bases.detach().double().square().sum())
+        energy = self.window.side**2 if self.bases is None else float(self.bases.detach().cpu().double().square().sum())
         bound = gain / math.sqrt(self.mixing.shape[1] * self.num_atoms * TANH_POWER * energy)
         nn.init.uniform_(self.mixing, -bound, bound)
         if self.bias is not None:

@@ -145,7 +145,8 @@ def _pixels(x: Tensor) -> int:
 def _norm_tanh(u: Tensor, norm: nn.BatchNorm2d, backend: str) -> Tensor:
     """tanh(norm(u)); in one operator where norm is Φ's own and nobody listens to it."""
     listened = _has_hooks(norm)
-    plain = norm.running_var is not None and norm.momentum is not None and not listened
+    tracking = norm.running_var is not None and norm.momentum is not None and norm.track_running_stats
+    plain = tracking and not listened
     if isinstance(norm, ForgivingBatchNorm2d) and plain and u.numel() and takes_native_exactly(backend, u):
         return norm.tanh(u)
     y = norm(u)
@@ -159,9 +160,10 @@ def _is_ours(conv: nn.Module, norm: nn.Module) -> bool:
         type(conv) is nn.Conv2d
         and conv.bias is None
         and (conv.padding, conv.dilation, conv.groups) == ((0, 0), (1, 1), 1)
-        and isinstance(norm, nn.BatchNorm2d)
-        and norm.affine
+        and type(norm) in (nn.BatchNorm2d, ForgivingBatchNorm2d)
+        and bool(norm.affine)
         and not _has_hooks(conv)
+        and not any("forward" in vars(part) for part in (conv, norm))
     )
 
 

@@ -64,8 +64,9 @@ class Involution2d(ConvLike):
     def filters(self, x: Tensor) -> Tensor:
         """The kernels of every output pixel: (B, groups, k, k, P, Q)."""
         self.window.output_size(x.shape[2], x.shape[3])
+        padded, window = self.extended(x)
         # Negative margins crop: what is left begins at the centre of the first window and ends at that of the last.
-        (my, mx) = (p - r for p, r in zip(self.window.padding, self.window.reach, strict=True))
-        centres = F.pad(x, (mx, mx, my, my))[:, :, :: self.stride[0], :: self.stride[1]]
+        (my, mx) = (p - r for p, r in zip(window.padding, window.reach, strict=True))
+        centres = F.pad(padded, (mx, mx, my, my))[:, :, :: self.stride[0], :: self.stride[1]]
         k = self.window.side
         return self.span(self.norm(self.squeeze(centres)).relu()).unflatten(1, (self.groups, k, k))

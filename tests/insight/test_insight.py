@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import acda
 from acda import AdaptiveConv2d, AtomGenerator, create_model
 from acda.insight import capture, diversity
 from acda.insight.draw import map_box, map_place, photo_place
@@ -245,3 +246,19 @@ def test_layers_that_share_one_generator_are_told_apart():
     assert {name: view.size for name, view in views.items()} == {"0": (8, 8), "2": (16, 16)}
     with torch.no_grad():
         torch.testing.assert_close(views["0"].alpha, first.coefficients(x))
+
+
+def test_a_buffer_that_a_model_replaces_is_put_back():
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = AdaptiveConv2d(3, 4, 3, padding=1)
+            self.register_buffer("steps", torch.zeros(()))
+
+        def forward(self, x):
+            self.steps = self.steps + 1
+            return self.layer(x)
+
+    model = Counting().train()
+    acda.insight.capture(model, torch.randn(1, 3, 8, 8))
+    assert int(model.steps) == 0

@@ -177,3 +177,64 @@ def test_a_map_that_does_not_fit_is_refused():
         generator(torch.randn(1, 5, 9, 9))
     with pytest.raises(ValueError, match="3×3"):
         generator(torch.randn(1, 4, 2, 9))
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_statistics_can_be_left_alone_for_a_pass(backend):
+    """As semi-supervised training does it; both backends leave the same statistics behind."""
+    phi = AtomGenerator(4, 6, 3, padding=1)
+    phi.backend = backend
+    norms = (phi.squeeze_norm, phi.predict_norm)
+    for norm in norms:
+        norm.track_running_stats = False
+    phi(torch.randn(2, 4, 8, 8))
+    for norm in norms:
+        assert not norm.running_mean.any()
+        assert norm.num_batches_tracked == 0
+
+
+class Doubling(nn.BatchNorm2d):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def test_a_kind_of_normalisation_that_is_not_ours_is_called():
+    phi, x = AtomGenerator(4, 6, 3, padding=1), torch.randn(2, 4, 8, 8)
+    phi.squeeze_norm = Doubling(64)
+    phi.train()(x).sum().backward()
+    phi.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(phi(x), phi.requires_grad_()(x))
+        hidden = (2 * nn.functional.batch_norm(phi.squeeze(x), *running(phi.squeeze_norm))).tanh()
+        expected = nn.functional.batch_norm(
+            phi.predict(nn.functional.pad(hidden, (1,) * 4)), *running(phi.predict_norm)
+        )
+        torch.testing.assert_close(phi(x), expected.tanh())
+
+
+def running(norm: nn.BatchNorm2d) -> tuple:
+    return norm.running_mean, norm.running_var, norm.weight, norm.bias
+
+
+@pytest.mark.parametrize("name", ["squeeze", "predict_norm"])
+def test_a_part_whose_forward_was_replaced_is_called(name):
+    phi, called = AtomGenerator(4, 6, 3, padding=1).eval(), []
+    part = getattr(phi, name)
+    before = part.forward
+    part.forward = lambda x: called.append(x.shape) or before(x)
+    with torch.no_grad():
+        phi(torch.randn(2, 4, 8, 8))
+    phi(torch.randn(2, 4, 8, 8))
+    assert len(called) == 2
+
+
+def test_parameters_may_be_columns_of_a_matrix():
+    """As another network hands them over."""
+    phi, x = AtomGenerator(4, 6, 3, padding=1), torch.randn(2, 4, 8, 8)
+    given = {name: torch.stack([t, t], -1)[..., 0] for name, t in phi.named_parameters()}
+    assert not given["squeeze_norm.weight"].is_contiguous()
+    for mode in (True, False):
+        phi.train(mode)
+        torch.testing.assert_close(torch.func.functional_call(phi, given, x), phi(x))
+        with torch.no_grad():
+            torch.testing.assert_close(torch.func.functional_call(phi, given, x), phi(x))

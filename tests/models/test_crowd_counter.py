@@ -37,3 +37,11 @@ def test_a_fresh_one_sees_nobody():
     assert isinstance(counter, CrowdCounter)
     with torch.no_grad():
         assert float(counter(torch.randn(2, 3, 64, 64)).abs().mean()) < 0.01
+
+
+def test_a_small_photo_alone_can_be_trained_on():
+    """Without the first pooling its last stage has four pixels to normalise; of one there is nothing to learn."""
+    model = create_model("crowd_counter_s_conv").train()
+    assert model(torch.rand(1, 3, 17, 17)).shape == (1, 1, 5, 5)
+    with pytest.raises(ValueError, match="needs at least 17 pixels in one direction"):
+        model(torch.rand(1, 3, 16, 16))
