@@ -135,8 +135,8 @@ def resized_photo(photo: Photo, height: int, width: int) -> Photo:
     """The same for a whole photo: the colours that a transparent one hides do not show at its edges."""
     if photo.alpha is None:
         return replace(photo, pixels=resized(photo.pixels, height, width))
-    alpha = resized(photo.alpha, height, width)
     weight = resized(photo.alpha.float(), height, width)
+    alpha = eight_bits(weight / 255)
     visible = resized(photo.pixels * photo.alpha.float(), height, width) / weight.clamp_min(1)
     pixels = torch.where(alpha > 0, eight_bits(visible / 255), resized(photo.pixels, height, width))
     return replace(photo, pixels=pixels, alpha=alpha)

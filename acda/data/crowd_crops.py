@@ -1,5 +1,6 @@
 """Batches of photos of crowds: for training crops with density maps, for testing whole photos with their counts."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ class CrowdLoader(DecodingLoader):
     def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
         return _WholePhotos(self.crowds) if seed is None else _Crops(self, seed)
 
+    @cached_property
     def fingerprint(self) -> int:
         return checksum(names_and_sizes(crowd.file for crowd in self.crowds))
 

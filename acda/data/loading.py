@@ -3,6 +3,7 @@
 import math
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,14 @@ class EpochLoader:
         """Images of eight bits and labels of these batches, each with its number in the epoch."""
         raise NotImplementedError
 
+    @cached_property
     def fingerprint(self) -> int:
         """A number that other images, or these in another order, hardly have."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, int]:
         place = {"epoch": getattr(self.batches, "epoch", 0), "taken": self._taken}
-        return {**place, "batches": len(self), "fingerprint": self.fingerprint()}
+        return {**place, "batches": len(self), "fingerprint": self.fingerprint}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         if state.get("batches", len(self)) != len(self):
@@ -59,7 +61,7 @@ class EpochLoader:
                 f"the run had epochs of {state['batches']} steps, now they would have {len(self)}: a run is resumed "
                 "with the number of processes that it was started with."
             )
-        if state.get("fingerprint", self.fingerprint()) != self.fingerprint():
+        if state.get("fingerprint", self.fingerprint) != self.fingerprint:
             raise ValueError(
                 "the run was begun with other images than there are now: a run is resumed with the data that it was "
                 "started with, wherever they are."
@@ -81,6 +83,7 @@ class MemoryLoader(EpochLoader):
         super().__init__(batches, statistics)
         self.set, self.margin = images, margin
 
+    @cached_property
     def fingerprint(self) -> int:
         return zlib.crc32(self.set.labels.numpy().tobytes())
 
@@ -146,6 +149,7 @@ class FileLoader(DecodingLoader):
     def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
         return _Files(self.set, self.size, seed)
 
+    @cached_property
     def fingerprint(self) -> int:
         return checksum(path.name for path in self.set.files)
 

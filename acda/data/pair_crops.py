@@ -69,6 +69,7 @@ class PairLoader(DecodingLoader):
     def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
         return _Pairs(self.photos, self.side, self.noise, seed)
 
+    @cached_property
     def fingerprint(self) -> int:
         if not isinstance(self.photos, Photos):
             return checksum(self.photos.shape)

@@ -1,4 +1,4 @@
-// acda's CPU kernel, on libtorch's stable ABI: of torch 2.10: one binary serves the later ones (2.13 and 2.15 were tried).
+// acda's CPU kernel, on the stable ABI of torch 2.10: one binary serves the later ones (2.13 and 2.15 were tried).
 //
 // The operators take pixel-major, dense tensors of one dtype (float or double); acda/backends/native.py sees to that.
 
