@@ -142,3 +142,9 @@ def test_features_that_are_found_by_tracing(name):
             found.append(model(torch.ones(1, 3, 64, 64)))
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_torchscript_cannot_compile_them_as_the_readme_says():
+    with pytest.raises(RuntimeError):
+        torch.jit.script(timm.create_model("ad_resnet_s"))
