@@ -144,7 +144,7 @@ def test_features_that_are_found_by_tracing(name):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:FutureWarning")
 def test_torchscript_cannot_compile_them_as_the_readme_says():
     with pytest.raises(RuntimeError):
         torch.jit.script(timm.create_model("ad_resnet_s"))
