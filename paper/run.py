@@ -215,8 +215,14 @@ def start(arm: Arm, data: Path, lock: int) -> "subprocess.Popen[bytes]":
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             process_group=0,
             pass_fds=(lock,),
-            preexec_fn=lambda: os.nice(10) and None,
+            preexec_fn=in_the_background,
         )
+
+
+def in_the_background() -> None:
+    """What a training does before it begins: let others go first, and hear Ctrl-C also where the queue does not."""
+    os.nice(10)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def collect() -> None:
