@@ -25,6 +25,8 @@ from acda.metrics import luma, psnr
 from acda.weights import load
 
 REDUCED = (2, 2.46, 3, 4)
+# How much of what the network does is taken, as in `acda upscale --strength`.
+STRENGTHS = {"bicubic": 0.0, "bicubic, then ACDA at a strength of 0.3": 0.3, "bicubic, then ACDA": 1.0}
 # Zeros in the spectrum of cubic interpolation with OpenCV's parameter, -3/4, in cycles a pixel of the small image.
 ZEROS = (0.769, 1.0)
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -79,25 +81,23 @@ def enlarged(paths: list[Path]) -> list[dict[str, Any]]:
     model = load(weights_of("city100_restorer")).model
     rows = []
     for times in REDUCED:
-        each = [before_and_after(model, read_rgb(path), times) for path in paths]
+        each = [scores_of(model, read_rgb(path), times) for path in paths]
         common = {"table": "enlargement", "dataset": f"×{times:g}", "photos": len(each), "metric": "PSNR on Y, dB"}
-        for name, values in zip(
-            ("bicubic", "bicubic, then ACDA as trained on City100"), zip(*each, strict=True), strict=True
-        ):
+        for name, values in zip(STRENGTHS, zip(*each, strict=True), strict=True):
             found = [round(value, 3) for value in values]
             rows.append({**common, "name": name, "value": round(sum(values) / len(values), 2), "each": found})
     return rows
 
 
 @torch.no_grad()
-def before_and_after(model: torch.nn.Module, pixels: Pixels, times: float) -> tuple[float, float]:
-    """PSNR of a picture that was reduced and enlarged again, and of what the network makes of that."""
+def scores_of(model: torch.nn.Module, pixels: Pixels, times: float) -> list[float]:
+    """PSNR of a picture that was reduced and enlarged again, and given to the network, at each of STRENGTHS."""
     picture = Image.fromarray(pixels)
     small = picture.resize((round(picture.width / times), round(picture.height / times)), Image.Resampling.BICUBIC)
     degraded = batch(np.asarray(small.resize(picture.size, Image.Resampling.BICUBIC)))
-    result = (model(degraded).clamp(0, 1) * 255).round() / 255
-    clean = luma(batch(pixels))
-    return float(psnr(luma(degraded), clean)), float(psnr(luma(result), clean))
+    result, clean = model(degraded), luma(batch(pixels))
+    mixed = (degraded.lerp(result, strength) for strength in STRENGTHS.values())
+    return [float(psnr(luma((each.clamp(0, 1) * 255).round() / 255), clean)) for each in mixed]
 
 
 def batch(pixels: Pixels) -> Tensor:

@@ -1,6 +1,6 @@
 """acda denoise: photos with less noise."""
 
-from acda.cli.restore import Out, load_restorer, restored, write_each
+from acda.cli.restore import Out, check_strength, load_restorer, restored, write_each
 from acda.photos import Photo
 
 
@@ -23,8 +23,7 @@ def denoise(
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: write over the photo itself, where that is where the result goes.
     """
-    if not 0 <= strength <= 1:
-        raise ValueError(f"--strength needs to be from 0 to 1; got {strength:g}.")
+    check_strength(strength)
     trained = load_restorer(weights)
 
     def work(photo: Photo, name: str) -> Photo:

@@ -29,7 +29,13 @@ Out = Annotated[Path | None, tyro.conf.arg(aliases=("-o",))]
 
 
 def restore(
-    photos: tuple[str, ...], /, weights: str, out: Out = None, tile: int = 1024, overwrite: bool = False
+    photos: tuple[str, ...],
+    /,
+    weights: str,
+    out: Out = None,
+    strength: float = 1.0,
+    tile: int = 1024,
+    overwrite: bool = False,
 ) -> int:
     """Apply a trained restorer to photos as they are, and write the results beside them, marked `restored`.
 
@@ -37,13 +43,15 @@ def restore(
         photos: files, folders or patterns.
         weights: a run's folder, its weights.safetensors, or a packaged network.
         out: file for the result, or folder where there are several.
+        strength: from 0, the photo as it is, to 1, all that the network does.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: write over the photo itself, where that is where the result goes.
     """
+    check_strength(strength)
     trained = load_restorer(weights)
 
     def work(photo: Photo, name: str) -> Photo:
-        return Photo(restored(trained, photo.pixels, tile, name), photo.alpha, photo.about)
+        return Photo(restored(trained, photo.pixels, tile, name, strength), photo.alpha, photo.about)
 
     return write_each("restore", photos, work, out, "restored", overwrite)
 
@@ -84,6 +92,11 @@ def write_each(
 def size_after(times: float, pixels: Tensor) -> tuple[int, int]:
     """Height and width, so many times as large."""
     return round(times * pixels.shape[2]), round(times * pixels.shape[3])
+
+
+def check_strength(strength: float) -> None:
+    if not 0 <= strength <= 1:
+        raise ValueError(f"--strength needs to be from 0 to 1; got {strength:g}.")
 
 
 def load_restorer(weights: str) -> Trained:
