@@ -84,13 +84,22 @@ def section(table: dict[str, Any], results: dict[str, Any]) -> str:
 
 
 def side_by_side(rows: list[dict[str, Any]]) -> list[str]:
-    """Ours alone: a line for each name, a column for each dataset and metric."""
-    columns = list(dict.fromkeys(heading(row["dataset"], row["metric"]) for row in rows))
-    lines: dict[str, dict[str, str]] = {}
+    """Ours alone: a line for each name, a column for each dataset and metric, whose figures end at the same digit."""
+    columns: dict[str, dict[str, float | str]] = {}
     for row in rows:
-        lines.setdefault(row["name"], {})[heading(row["dataset"], row["metric"])] = shown(row["value"])
-    body = [f"| {name} | {' | '.join(cells.get(column, '') for column in columns)} |" for name, cells in lines.items()]
+        columns.setdefault(heading(row["dataset"], row["metric"]), {})[row["name"]] = row["value"]
+    cells = {head: evenly(values) for head, values in columns.items()}
+    names = dict.fromkeys(row["name"] for row in rows)
+    body = [f"| {name} | {' | '.join(cells[head].get(name, '') for head in columns)} |" for name in names]
     return [f"| ours | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}", *body]
+
+
+def evenly(values: dict[str, float | str]) -> dict[str, str]:
+    """The figures of a column, with zeros behind those that would end before the others."""
+    texts = {name: shown(value) for name, value in values.items()}
+    broken = {name: value for name, value in values.items() if isinstance(value, float) and "." in texts[name]}
+    digits = max((len(texts[name].partition(".")[2]) for name in broken), default=0)
+    return {**texts, **{name: f"{value:,.{digits}f}" for name, value in broken.items()}}
 
 
 def heading(*parts: str) -> str:

@@ -14,6 +14,12 @@ DATASETS: dict[str, tuple[str, dict[str, Any]]] = {
     "city100": ("City100", {}),
 }
 
+# What came of the recipes that were run on the iPhone's photos, on one core of an AMD EPYC, two at once.
+MEASURED = {
+    "city100_restorer": "Some 2.3 hours; 25.92 dB, SSIM 0.7446 (the input: 24.60, 0.690).",
+    "city100_restorer_conv": "Some 2.2 hours; 25.89 dB, SSIM 0.7437.",
+}
+
 
 def recipe_for(dataset: str, model: str) -> Callable[[], Restoration]:
     """The recipe DATASET_MODEL."""
@@ -22,7 +28,8 @@ def recipe_for(dataset: str, model: str) -> Callable[[], Restoration]:
     def recipe() -> Restoration:
         return restoring(model, channels="y", **settings)
 
-    return named(recipe, f"{dataset}_{model}", f"{model} on {title}.")
+    name = f"{dataset}_{model}"
+    return named(recipe, name, f"{model} on {title}.", measured=MEASURED.get(name))
 
 
 RECIPES = tuple(recipe_for(dataset, model) for dataset in DATASETS for model in RESTORERS)
