@@ -1,7 +1,7 @@
 """Train the networks of the paper's tables, as a queue that can be stopped and started again at any moment.
 
     python paper/run.py --data DIR                 # DIR has the folders of ARMS; two runs at once, one thread each
-    python paper/run.py --data DIR --only cifar10  # the runs whose names have this in them
+    python paper/run.py --data DIR --only cifar10  # the runs whose names have this, or one of several words, in them
     python paper/run.py --collect                  # results/*.json from the runs that are complete
 
 Runs are in runs/paper. One that is complete is not run again, one that was stopped goes on where it was. Ctrl-C
@@ -144,7 +144,7 @@ METRICS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD")
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--collect", action="store_true")
     options = parser.parse_args()
@@ -152,7 +152,7 @@ def main() -> None:
         if options.data is None:
             parser.error("--data is needed: the folder of the datasets")
         # Arms of two tables may be one run.
-        wanted = {arm.run: arm for arm in ARMS if options.only in arm.run and not arm.is_complete}
+        wanted = {arm.run: arm for arm in ARMS if any(word in arm.run for word in options.only) and not arm.is_complete}
         wait_for(list(wanted.values()), options)
     collect()
 
