@@ -2,9 +2,10 @@
 
     python paper/restoration.py --data DIR     # DIR as for run.py
 
-Writes results/city100_input.json (the low resolution as it is), results/city100_photos.json (the runs that are
-complete, photo by photo) and results/denoising.json (the noisy photo, a Gaussian blur at the width that is best on the
-training photos, and the runs that are complete, on each set's test photos).
+Writes results/city100_input.json (the low resolution as it is), results/city100_photos.json (the networks, photo by
+photo) and results/denoising.json (the noisy photo, a Gaussian blur at the width that is best on the
+training photos, and the networks, on each set's test photos). Networks are the runs that are
+complete; figures of runs that are no longer there stay as they are.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from run import ARMS, RESULTS, Arm, trained_how
+from run import ARMS, RESULTS, Arm, read_results, save_rows, trained_how
 from scipy import ndimage
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from acda.metrics import luma, psnr, ssim
 from acda.weights import load
 
 SETS = {"PolyU": "denoising/polyu", "SIDD, 256×256": "denoising/sidd"}
+OURS = "ACDA"
 WIDTHS = [0.2 * step for step in range(2, 13)]
 Restore = Callable[[Tensor], Tensor]
 
@@ -39,25 +41,24 @@ def main() -> None:
     rows = rows_of("city100", "City100, iPhone", "low resolution as it is", lambda x: x, city, on="Y")
     write_results(RESULTS / "city100_input.json", rows, budget="no training", seed=0)
     if arms := [arm for arm in ARMS if arm.table == "city100" and arm.is_complete]:
-        write_results(RESULTS / "city100_photos.json", photo_by_photo(city, rows[0]["each"], arms), **trained_how(arms))
-    arms = [arm for arm in ARMS if arm.table == "denoising" and arm.is_complete]
-    write_results(
-        RESULTS / "denoising.json", denoising(data, arms), **(trained_how(arms) if arms else {"budget": "no training"})
-    )
+        save_rows("city100_photos", photo_by_photo(city, rows[0]["each"], arms), trained_how(arms))
+    if arms := [arm for arm in ARMS if arm.table == "denoising" and arm.is_complete]:
+        save_rows("denoising", denoising(data, arms), trained_how(arms))
 
 
 def photo_by_photo(photos: Photos, before: list[float], arms: list[Arm]) -> list[dict[str, Any]]:
-    """What each network gains on each photo, and how sure it is that the first of them is ahead of the others."""
-    found = {arm.name: np.array([p for p, _ in scores(load(arm.out).model, photos, on="Y")]) for arm in arms}
-    first = found[arms[0].name]
+    """What each network gains on each photo, and how sure it is that ours is ahead of the others."""
+    gains = {row["name"]: np.array(row["each"]) for row in read_results("city100_photos")["rows"] if "each" in row}
+    for arm in arms:
+        gains[arm.name] = np.array([p for p, _ in scores(load(arm.out).model, photos, on="Y")]) - before
     rows = []
-    for name, each in found.items():
-        common = {"table": "city100_photos", "dataset": "", "name": name, "photos": len(each)}
-        gain, ahead = each - before, first - each
+    for name, gain in gains.items():
+        common = {"table": "city100_photos", "dataset": "", "name": name, "photos": len(gain)}
         figures = {"gain over the low resolution, dB": gain.mean(), "least gain of a photo, dB": gain.min()}
-        if name != arms[0].name:
-            error = ahead.std(ddof=1) / len(each) ** 0.5
-            figures |= {f"{arms[0].name} is ahead by, dB": ahead.mean(), "standard error of that": error}
+        if name != OURS and OURS in gains:
+            ahead = gains[OURS] - gain
+            error = ahead.std(ddof=1) / len(ahead) ** 0.5
+            figures |= {f"{OURS} is ahead by, dB": ahead.mean(), "standard error of that": error}
             figures |= {"on so many photos": int((ahead > 0).sum())}
         rows += [{**common, "metric": metric, "value": round(float(value), 3)} for metric, value in figures.items()]
         rows[-len(figures)]["each"] = [round(float(value), 3) for value in gain]

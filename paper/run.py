@@ -4,8 +4,9 @@
     python paper/run.py --data DIR --only cifar10  # the runs whose names have this, or one of several words, in them
     python paper/run.py --collect                  # results/*.json from the runs that are complete
 
-Runs are in runs/paper. One that is complete is not run again, one that was stopped goes on where it was. Ctrl-C
-(or SIGTERM) lets each run save its state first. Collecting happens by itself when the queue is empty.
+Runs are in runs/paper. One that is complete, there or in results/*.json, is not run again (unless with --again), one
+that was stopped goes on where it was. Ctrl-C (or SIGTERM) lets each run save its state first. Collecting happens by
+itself when the queue is empty; figures of runs that are no longer there stay as they are.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,12 @@ class Arm:
     @property
     def is_complete(self) -> bool:
         return (self.out / "weights.safetensors").exists()
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether its figures are in a results file, whatever became of the run."""
+        saved = {(row["dataset"], row["name"]) for row in read_results(self.table)["rows"] if "recipe" in row}
+        return bool(saved & {(self.dataset, self.name), ("", self.name)})
 
 
 def ablation(table: str, name: str, option: str, value: int, seed: int = 0) -> Arm:
@@ -129,6 +137,7 @@ ARMS = [
         )
     ),
 ]
+GAIN = "error lower than LeNet's by, %"
 RESTORED = {"PSNR": ("PSNR on Y, dB", 2), "SSIM": ("SSIM on Y", 4)}
 # What a table shows of the last epoch's scores, and to how many digits. Denoising is scored set by set: restoration.py.
 METRICS = {
@@ -146,6 +155,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD")
     parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="also what has its figures in results/*.json")
     parser.add_argument("--collect", action="store_true")
     options = parser.parse_args()
     if not options.collect:
@@ -153,7 +163,7 @@ def main() -> None:
             parser.error("--data is needed: the folder of the datasets")
         # Arms of two tables may be one run.
         wanted = {arm.run: arm for arm in ARMS if any(word in arm.run for word in options.only) and not arm.is_complete}
-        wait_for(list(wanted.values()), options)
+        wait_for([arm for arm in wanted.values() if options.again or not arm.is_saved], options)
     collect()
 
 
@@ -167,7 +177,8 @@ def wait_for(arms: list[Arm], options: argparse.Namespace) -> None:
         while waiting or running:
             ready = [arm for arm in waiting if arm.begins_with is None or weights_of(arm.begins_with).exists()]
             if not ready and not running:
-                sys.exit(f"{waiting[0].recipe} begins with the weights of {waiting[0].begins_with}: run that first")
+                first = waiting[0]
+                sys.exit(f"{first.recipe} begins with the weights of {first.begins_with}: run that first, with --again")
             for arm in ready[: options.at_once - len(running)]:
                 waiting.remove(arm)
                 running[arm] = start(arm, options.data, lock)
@@ -228,28 +239,49 @@ def in_the_background() -> None:
 def collect() -> None:
     """The last epoch's scores of the runs that are complete, one results file a table."""
     for table in METRICS:
-        arms = [arm for arm in ARMS if arm.table == table and arm.is_complete]
-        if not arms:
-            continue
-        rows = [row for arm in arms for row in rows_of(arm)]
-        rows += gains(rows) if table == "lenet" else []
-        write_results(RESULTS / f"{table}.json", rows, **trained_how(arms))
+        if arms := [arm for arm in ARMS if arm.table == table and arm.is_complete]:
+            save_rows(table, [row for arm in arms for row in rows_of(arm)], trained_how(arms))
+
+
+def read_results(name: str) -> dict[str, Any]:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {"rows": [], "circumstances": {}}
+
+
+def save_rows(name: str, rows: list[dict[str, Any]], facts: dict[str, Any]) -> None:
+    """results/NAME.json: these rows, and in ARMS' order among them the saved ones of runs that are no longer there."""
+    earlier = read_results(name)
+    fresh = {(row["dataset"], row["name"]) for row in rows}
+    kept = [row for row in earlier["rows"] if (row["dataset"], row["name"]) not in fresh]
+    order = {key: place for place, arm in enumerate(ARMS) for key in ((arm.dataset, arm.name), arm.name)}
+    rows = sorted(kept + rows, key=lambda r: order.get((r["dataset"], r["name"]), order.get(r["name"], -1)))
+    if name == "lenet":
+        rows = [row for row in rows if row["metric"] != GAIN]
+        rows += gains(rows)
+    write_results(RESULTS / f"{name}.json", rows, **(also(facts, earlier["circumstances"]) if kept else facts))
+
+
+def also(facts: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+    """These circumstances, with the commits and the seeds of earlier ones."""
+    commits = {commit for each in (facts, earlier) for commit in each["commit"].split(", ")}
+    return {**facts, "commit": ", ".join(sorted(commits)), "seeds": sorted({*facts["seeds"], *earlier["seeds"]})}
 
 
 def trained_how(arms: list[Arm]) -> dict[str, Any]:
     """The circumstances of these runs: where, with what, how long, which seeds."""
-    recipes = [json.loads((arm.out / "recipe.json").read_text()) for arm in arms]
-    facts = [json.loads((arm.out / "scores.json").read_text())["circumstances"] for arm in arms]
-    commits, seeds = {c for fact in facts for c in fact["commit"].split(", ")}, {recipe["seed"] for recipe in recipes}
-    own = {"commit": ", ".join(sorted(commits)), "budget": budget_of(recipes[0]), "seeds": sorted(seeds)}
-    return {**facts[0], **own}
+    found = []
+    for arm in arms:
+        recipe = json.loads((arm.out / "recipe.json").read_text())
+        facts = json.loads((arm.out / "scores.json").read_text())["circumstances"]
+        found.append({**facts, "budget": budget_of(recipe), "seeds": [recipe["seed"]]})
+    return reduce(also, found)
 
 
 def gains(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """By what part the other networks' errors are lower than LeNet's, on each dataset."""
     errors = {(row["dataset"], row["name"]): row for row in rows if row["metric"] == METRICS["lenet"]["error"][0]}
     return [
-        {**row, "metric": "error lower than LeNet's by, %", "value": round(100 * (1 - row["value"] / base["value"]), 1)}
+        {**row, "metric": GAIN, "value": round(100 * (1 - row["value"] / base["value"]), 1)}
         for (dataset, name), row in errors.items()
         if name != "LeNet" and (base := errors.get((dataset, "LeNet")))
     ]
