@@ -1,4 +1,4 @@
-"""Pictures of restored photos, of the runs that are complete: crops side by side, and the noise that was learned.
+"""Pictures of restored photos, by packaged networks and runs: crops side by side, and the noise that was learned.
 
     python paper/crops.py --data DIR     # DIR as for run.py
 
@@ -21,7 +21,7 @@ from acda.data.pairs import read_pairs
 from acda.drawing import new_figure, save
 from acda.metrics import luma, psnr
 from acda.models import VariationalDenoiser
-from acda.weights import load
+from acda.weights import PACKAGED, load
 
 PICTURES = HERE / "pictures"
 SIDE = 96
@@ -32,31 +32,37 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
     city = {"City100": data / "city100/City100_iPhoneX"}
-    runs = {"LP-KPN": "city100_lp_kpn", "ACDA": "city100_restorer"}
-    if are_complete(*runs.values()):
-        draw_crops(city, "low resolution", runs, "high resolution", "super_resolution.png", on_luma=True)
+    if networks := loaded({"LP-KPN": "city100_lp_kpn", "ACDA": "super_resolver"}):
+        draw_crops(city, "low resolution", networks, "high resolution", "super_resolution.png", on_luma=True)
     noisy = {"PolyU": data / "denoising/polyu", "SIDD": data / "denoising/sidd"}
-    runs = {"ACDA": "polyu_sidd_restorer", "ACDA, variational": "polyu_sidd_restorer_variational"}
-    if are_complete(*runs.values()):
-        draw_crops(noisy, "noisy", runs, "clean", "denoising.png")
-        draw_noise(noisy, runs["ACDA, variational"], "noise.png")
+    if networks := loaded({"ACDA": "denoiser", "ACDA, variational": "polyu_sidd_restorer_variational"}):
+        draw_crops(noisy, "noisy", networks, "clean", "denoising.png")
+        draw_noise(noisy, networks["ACDA, variational"], "noise.png")
 
 
-def are_complete(*runs: str) -> bool:
-    missing = [run for run in runs if not weights_of(run).exists()]
+def loaded(names: dict[str, str]) -> dict[str, torch.nn.Module]:
+    """Packaged networks, or runs, by their titles; none where one of them is missing."""
+    files = {title: PACKAGED / f"{name}.safetensors" for title, name in names.items()}
+    files = {title: file if file.exists() else weights_of(file.stem) for title, file in files.items()}
+    missing = [file for file in files.values() if not file.exists()]
     if missing:
-        print(f"not drawn, for want of a run: {', '.join(missing)}")
-    return not missing
+        print(f"not drawn, for want of {', '.join(map(str, missing))}")
+        return {}
+    return {title: load(file).model for title, file in files.items()}
 
 
 def draw_crops(
-    sets: dict[str, Path], before: str, runs: dict[str, str], after: str, name: str, on_luma: bool = False
+    sets: dict[str, Path],
+    before: str,
+    networks: dict[str, torch.nn.Module],
+    after: str,
+    name: str,
+    on_luma: bool = False,
 ) -> None:
     """A row a photo: its input, the networks' results and the truth, with the PSNR of the whole photo."""
-    networks = {title: load(weights_of(run)).model for title, run in runs.items()}
     pairs = list(chosen(sets, 3 if len(sets) == 1 else 2))
-    figure = new_figure(2.2 * (2 + len(runs)), 2.4 * len(pairs))
-    for row, (label, degraded, clean) in zip(figure.subplots(len(pairs), 2 + len(runs)), pairs, strict=True):
+    figure = new_figure(2.2 * (2 + len(networks)), 2.4 * len(pairs))
+    for row, (label, degraded, clean) in zip(figure.subplots(len(pairs), 2 + len(networks)), pairs, strict=True):
         y, x = worst_place(degraded, clean)
         with torch.no_grad():
             results = {before: degraded, **{title: model(degraded) for title, model in networks.items()}}
@@ -70,9 +76,8 @@ def draw_crops(
     save(figure, PICTURES / name)
 
 
-def draw_noise(sets: dict[str, Path], run: str, name: str) -> None:
+def draw_noise(sets: dict[str, Path], model: torch.nn.Module, name: str) -> None:
     """The true residual beside the noise that the network believes in, its standard deviation; colours are averaged."""
-    model = load(weights_of(run)).model
     assert isinstance(model, VariationalDenoiser)
     pairs = list(chosen(sets, 1))
     figure = new_figure(9.6, 2.9 * len(pairs))
