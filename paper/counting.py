@@ -2,8 +2,8 @@
 
     python paper/counting.py --data DIR      # DIR as for run.py
 
-Writes results/counting_constants.json, and when the run of run.py is complete, pictures/counting.png: photo, truth and
-prediction with both counts; pictures/counting_scales.png: the weight of each scale, where heads are large near and
+Writes results/counting_constants.json, and of the packaged counter pictures/counting.png: photo, truth and prediction
+with both counts; pictures/counting_scales.png: the weight of each scale, where heads are large near and
 small far; results/counting_scales.json: whether large filters are preferred for large heads; and
 results/counting_errors.json: how wrong the count of a photo is, for few and for many heads.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from figures import draw_scales
-from run import ARMS, HERE, RESULTS
+from run import HERE, RESULTS
 from scipy.spatial import KDTree
 from scipy.stats import spearmanr
 
@@ -47,15 +47,13 @@ def main() -> None:
         for row in rows_of(f"the {name}, {guess:.0f}, for every photo", truth - guess)
     ]
     write_results(RESULTS / "counting_constants.json", rows, budget="no training", seed=0)
-    arm = next(arm for arm in ARMS if arm.table == "counting")
-    if arm.is_complete:
-        trained = load(arm.out)
-        draw(trained, pick(test), HERE / "pictures" / "counting.png")
-        draw_scales(trained, [crowd.file for crowd in deepest(test)], HERE / "pictures" / "counting_scales.png")
-        views = [seen(trained, crowd) for crowd in test]
-        budget = f"{arm.run}; one pass over each of {len(test)} test photos"
-        write_results(RESULTS / "counting_scales.json", scales(views), budget=budget, seed=0)
-        write_results(RESULTS / "counting_errors.json", errors(views), budget=budget, seed=0)
+    trained = load("crowd_counter")
+    draw(trained, pick(test), HERE / "pictures" / "counting.png")
+    draw_scales(trained, [crowd.file for crowd in deepest(test)], HERE / "pictures" / "counting_scales.png")
+    views = [seen(trained, crowd) for crowd in test]
+    budget = f"the packaged crowd_counter; one pass over each of {len(test)} test photos"
+    write_results(RESULTS / "counting_scales.json", scales(views), budget=budget, seed=0)
+    write_results(RESULTS / "counting_errors.json", errors(views), budget=budget, seed=0)
 
 
 def rows_of(name: str, errors: Any) -> list[dict[str, Any]]:

@@ -1,9 +1,10 @@
 """The figures of the paper that need no unreleased data, drawn again, and the diversity of α.
 
-    python paper/figures.py --photos DIR [--model RUN]
+    python paper/figures.py --data DIR      # DIR as for run.py
 
-Writes pictures/: bases.png (Figure B), decomposition.png (A), positions.png (C), scales.png (Figure 7); and
-results/diversity.json: fresh against trained where --model is given, on the photos of DIR.
+Writes pictures/: bases.png (Figure B), decomposition.png (A), and of the packaged super-resolver positions.png (C) and
+scales.png (Figure 7; the paper's is of crowds, see counting.py). Writes results/diversity.json: the packaged networks
+on test photos of what they were trained for, and the same networks fresh.
 """
 
 import argparse
@@ -16,11 +17,12 @@ import torch
 from run import HERE, RESULTS
 
 from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
-from acda.data.image_files import images_in
+from acda.data.crowds import read_crowds
+from acda.data.pairs import read_pairs
 from acda.drawing import MARK, new_figure, save
 from acda.environment import write_results
 from acda.insight.draw import map_place
-from acda.insight.subject import FRESH, find_subject, fitted, look
+from acda.insight.subject import fitted, look
 from acda.insight.view import LayerView
 from acda.photos import read_photo
 from acda.weights import Trained, fresh, load
@@ -28,21 +30,27 @@ from acda.weights import Trained, fresh, load
 PICTURES = HERE / "pictures"
 
 
+METRIC = "mean pairwise cosine distance"
+# Of how many test photos, evenly from the first to the last, the diversity is measured.
+PHOTOS = 20
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--photos", type=Path, required=True)
-    parser.add_argument("--model", help="a run, its weights or a packaged network; a fresh layer unless given")
-    options = parser.parse_args()
-    photos = images_in(options.photos)
-    if not photos:
-        parser.error(f"{options.photos} has no photos")
+    parser.add_argument("--data", type=Path, required=True)
+    data = parser.parse_args().data
+    crowds, cities = data / "shanghaitech/part_A", data / "city100/City100_iPhoneX"
     draw_bases(PICTURES / "bases.png")
     draw_decomposition(PICTURES / "decomposition.png")
-    subject = load(options.model) if options.model else find_subject(FRESH)[1]
-    draw_positions(subject, photos[0], PICTURES / "positions.png")
-    draw_scales(subject, photos[:3], PICTURES / "scales.png")
-    if options.model:
-        measure_diversity(subject, photos)
+    phone = [pair.degraded for pair in read_pairs(cities)[1]]
+    draw_positions(load("super_resolver"), phone[0], PICTURES / "positions.png")
+    draw_scales(load("super_resolver"), phone[:3], PICTURES / "scales.png")
+    rows = [
+        *diversity("super_resolver", "City100", phone),
+        *diversity("crowd_counter", "ShanghaiTech A", [crowd.file for crowd in read_crowds(crowds)[1]]),
+    ]
+    budget = "one pass over each photo; the fresh networks' normalisations have seen them once before"
+    write_results(RESULTS / "diversity.json", rows, budget=budget, seed=0)
 
 
 def draw_bases(path: Path) -> None:
@@ -79,7 +87,7 @@ def draw_decomposition(path: Path) -> None:
     save(figure, path)
 
 
-def draw_positions(subject: Any, photo: Path, path: Path) -> None:
+def draw_positions(subject: Trained, photo: Path, path: Path) -> None:
     """The first atom at places along the photo's diagonal, which are marked on it."""
     seen = look(subject, read_photo(photo).pixels)
     view = next(iter(seen.captured.layers.values()))
@@ -98,7 +106,7 @@ def draw_positions(subject: Any, photo: Path, path: Path) -> None:
     save(figure, path)
 
 
-def draw_scales(subject: Any, photos: list[Path], path: Path) -> None:
+def draw_scales(subject: Trained, photos: list[Path], path: Path) -> None:
     """The weight of each scale over photos, as the paper draws it: in the last layer of those that have most scales."""
     looks = [look(subject, read_photo(photo).pixels) for photo in photos]
     layers = looks[0].captured.layers
@@ -128,17 +136,17 @@ def kernel(axes: Any, values: Any) -> Any:
     return axes.imshow(values / max(np.abs(values).max(), 1e-9), cmap="PuOr", vmin=-1, vmax=1)
 
 
-def measure_diversity(subject: Trained, photos: list[Path]) -> None:
-    """Mean and deviation over the photos, all layers together, as the paper reports it for ImageNet."""
-    name = subject.facts["model"]
-    common = {"table": "diversity", "dataset": f"{len(photos)} photos", "metric": "cosine distance"}
+def diversity(name: str, dataset: str, photos: list[Path]) -> list[dict[str, Any]]:
+    """Mean and deviation over photos and layers, as the paper has them for ImageNet: of a packaged network, and fresh."""
+    photos = photos[:: -(-len(photos) // PHOTOS)]
+    trained = load(name)
+    common = {"table": "diversity", "dataset": f"{dataset}, {len(photos)} photos", "metric": METRIC}
     rows = []
-    for kind, each in (("trained", subject), ("fresh", settled(subject, photos))):
-        found = [values(view) for photo in photos for view in views_of(each, photo)]
+    for kind, subject in (("trained", trained), ("fresh", settled(trained, photos))):
+        found = [float(view.diversity()[0]) for photo in photos for view in views_of(subject, photo)]
         value = f"{np.nanmean(found):.2f} ± {np.nanstd(found):.2f}"
-        rows.append({**common, "name": f"{name}, {kind}", "value": value})
-    budget = "one pass over each photo; the fresh network's normalisations have seen them once before"
-    write_results(RESULTS / "diversity.json", rows, budget=budget, seed=0)
+        rows.append({**common, "name": f"{name}, {kind}", "value": value, "each": [round(each, 4) for each in found]})
+    return rows
 
 
 def settled(subject: Trained, photos: list[Path]) -> Trained:
@@ -154,12 +162,8 @@ def settled(subject: Trained, photos: list[Path]) -> Trained:
     return replace(subject, model=model.eval())
 
 
-def views_of(subject: Any, photo: Path) -> list[LayerView]:
+def views_of(subject: Trained, photo: Path) -> list[LayerView]:
     return list(look(subject, read_photo(photo).pixels).captured.layers.values())
-
-
-def values(view: LayerView) -> float:
-    return float(view.diversity()[0])
 
 
 if __name__ == "__main__":
