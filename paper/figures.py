@@ -60,7 +60,7 @@ def draw_bases(path: Path) -> None:
     for row, side in zip(grid, (3, 5, 7), strict=True):
         shown = [kernel(axes, basis.numpy()) for axes, basis in zip(row, fourier_bessel(side), strict=True)][-1]
         row[0].set_ylabel(f"{side}×{side}")
-    figure.colorbar(shown, ax=grid, fraction=0.03, label="relative to the largest")
+    colour_bar(figure, shown, grid, "relative to the largest")
     save(figure, path)
 
 
@@ -83,7 +83,7 @@ def draw_decomposition(path: Path) -> None:
             axes.set_axis_off()
         row[0].set_ylabel(label)
     figure.suptitle(f"relative error {found.relative_error:.2f}", fontsize=9)
-    figure.colorbar(shown, ax=grid, fraction=0.03, label="relative to the largest")
+    colour_bar(figure, shown, grid, "relative to the largest")
     save(figure, path)
 
 
@@ -102,7 +102,7 @@ def draw_positions(subject: Trained, photo: Path, path: Path) -> None:
         axes.set_title(f"at {number}", fontsize=8)
         row[0].plot(x, y, "o", markersize=9, markerfacecolor=MARK, markeredgecolor="black")
         row[0].text(x, y, str(number), ha="center", va="center_baseline", fontsize=6.5)
-    figure.colorbar(shown, ax=row[1:], fraction=0.03, label="relative")
+    colour_bar(figure, shown, row[1:], "relative to the largest")
     save(figure, path)
 
 
@@ -116,7 +116,7 @@ def draw_scales(subject: Trained, photos: list[Path], path: Path) -> None:
     low, high = np.quantile(np.concatenate([weights.ravel() for weights in maps]), (0.01, 0.99))
     width = 2.7
     heights = [width * seen.photo.shape[2] / seen.photo.shape[3] for seen in looks]
-    figure = new_figure(width * (1 + most) + 0.8, sum(heights) + 0.4)
+    figure = new_figure(width * (1 + most) + 1.2, sum(heights) + 0.4)
     grid = figure.subplots(len(photos), 1 + most, squeeze=False, height_ratios=heights)
     for row, seen, weights in zip(grid, looks, maps, strict=True):
         row[0].imshow(seen.photo[0].permute(1, 2, 0).numpy())
@@ -124,11 +124,17 @@ def draw_scales(subject: Trained, photos: list[Path], path: Path) -> None:
             shown = axes.imshow(weight, cmap="viridis", vmin=low, vmax=high)
         for axes in row:
             axes.set_axis_off()
-    figure.colorbar(shown, ax=grid, fraction=0.03, extend="both", label="part of the energy")
+    colour_bar(figure, shown, grid, "part of the energy", extend="both")
     for axes, scale in zip(grid[0, 1:], layers[name].scales, strict=True):
         axes.set_title(f"weight of {scale}×{scale}", fontsize=9)
     grid[0, 0].set_title(name, fontsize=9)
     save(figure, path)
+
+
+def colour_bar(figure: Any, shown: Any, axes: Any, label: str, extend: str = "neither") -> None:
+    bar = figure.colorbar(shown, ax=axes, fraction=0.03, pad=0.02, aspect=30, extend=extend)
+    bar.set_label(label, fontsize=8)
+    bar.ax.tick_params(labelsize=8)
 
 
 def kernel(axes: Any, values: Any) -> Any:
@@ -137,7 +143,7 @@ def kernel(axes: Any, values: Any) -> Any:
 
 
 def diversity(name: str, dataset: str, photos: list[Path]) -> list[dict[str, Any]]:
-    """Mean and deviation over photos and layers, as the paper has them for ImageNet: of a packaged network, and fresh."""
+    """Mean and deviation over photos and layers, as the paper has them: of a packaged network, and of it fresh."""
     photos = photos[:: -(-len(photos) // PHOTOS)]
     trained = load(name)
     common = {"table": "diversity", "dataset": f"{dataset}, {len(photos)} photos", "metric": METRIC}
