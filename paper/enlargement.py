@@ -36,7 +36,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
-    torch.set_num_threads(2)
     write_results(RESULTS / "city100_ratio.json", ratio(data / "city100/City100_iPhoneX"), budget="no training")
     photos = [path for name in ("set5", "set14") for path in sorted((data / name).glob("*.png"))]
     write_results(RESULTS / "enlargement.json", enlarged(photos), budget="the packaged super_resolver", seed=0)

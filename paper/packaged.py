@@ -7,7 +7,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import torch
 from run import RESULTS
 
 from acda.environment import write_results
@@ -35,7 +34,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
-    torch.set_num_threads(2)
     rows: list[dict[str, Any]] = []
     for file in sorted(PACKAGED.glob("*.safetensors")):
         for dataset, folder in TESTED[file.stem].items():

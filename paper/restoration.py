@@ -36,7 +36,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
-    torch.set_num_threads(2)
     city = Photos(read_pairs(data / "city100/City100_iPhoneX")[1])
     rows = rows_of("city100", "City100, iPhone", "low resolution as it is", lambda x: x, city, on="Y")
     write_results(RESULTS / "city100_input.json", rows, budget="no training", seed=0)
