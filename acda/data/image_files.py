@@ -165,7 +165,9 @@ def named(path: Any) -> Iterator[None]:
         most = 2 * image_module.MAX_IMAGE_PIXELS / 1e6
         raise ValueError(f"{path} has more than {most:.3g} million pixels, which no photo has. Split it.") from error
     except pillow.UnidentifiedImageError as error:
-        raise ValueError(f"{path} cannot be read as an image: it has no format that Pillow knows.") from error
+        empty = isinstance(path, Path) and path.stat().st_size == 0
+        what = "it is empty" if empty else "it has no format that Pillow knows"
+        raise ValueError(f"{path} cannot be read as an image: {what}.") from error
     except Exception as error:
         raise ValueError(f"{path} cannot be read as an image ({error}).") from error
 

@@ -221,6 +221,7 @@ def test_bad_files_are_named_and_the_others_go_on(photo, weights, tmp_path, caps
     assert len(errors) == 5
     for name in ("cut.png", "empty.jpg", "text.jpg", "huge.png", "gone.jpg"):
         assert sum(name in line for line in errors) == 1
+    assert any("empty.jpg cannot be read as an image: it is empty." in line for line in errors)
     assert [p.name for p in out.iterdir()] == ["a.png"]
 
 
