@@ -247,7 +247,7 @@ class StopAfterSaving(Callback):
 class History(Callback):
     """The scores of every epoch: in scores.json and log.txt, and where there is no bar, as a plain line.
 
-    Seconds and commits are those of all sittings of a run.
+    Before them, how many images there are. Seconds and commits are those of all sittings of a run.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -268,6 +268,14 @@ class History(Callback):
         self.begun = time.monotonic()
         self.facts = describe()  # now: the code that runs is this one, whatever is committed meanwhile
         self.commits = list(dict.fromkeys([*self.commits, self.facts["commit"]]))
+        if trainer.is_global_zero:
+            train, test = module.counts
+            size = sum(parameter.numel() for parameter in module.model.parameters()) / 1e6
+            begun = f"goes on at step {trainer.global_step}" if trainer.global_step else "begins"
+            self._say(
+                f"{self.name} {begun}: {train:,} images for training, {test:,} for testing, {size:.2f} M parameters, "
+                f"{trainer.estimated_stepping_batches:,.0f} steps"
+            )
 
     def _seconds(self) -> float:
         """Since the last test, or the beginning; pauses do not count."""
@@ -285,7 +293,9 @@ class History(Callback):
             facts = {**self.facts, "commit": ", ".join(self.commits), "processes": trainer.world_size}
             file.write_text(json.dumps({"epochs": self.epochs, "circumstances": facts}, indent=1) + "\n")
         shown = ", ".join(f"{k} {v:.4g}" for k, v in scores.items() if k != "images")
-        line = f"{self.name} epoch {trainer.current_epoch + 1}/{trainer.max_epochs}: {shown}, {seconds:.0f} s"
+        self._say(f"{self.name} epoch {trainer.current_epoch + 1}/{trainer.max_epochs}: {shown}, {seconds:.0f} s")
+
+    def _say(self, line: str) -> None:
         with (self.folder / "log.txt").open("a") as log:
             log.write(line + "\n")
         if not sys.stderr.isatty():

@@ -15,6 +15,8 @@ from acda.data.image_files import image_size, images_in, orientation_of
 # City100: every tenth scene is for testing. SIDD: these scenes. PolyU: these cameras.
 SIDD_TEST_SCENES = ("009", "010")
 POLYU_TEST_CAMERAS = ("Sony", "NikonD800")
+# How many folders into one another datasets are looked for.
+DEEPEST = 3
 
 
 @dataclass(frozen=True)
@@ -37,22 +39,26 @@ def read_pairs(folder: Path, scale: int | None = None) -> Split:
     SIDD: Data/INSTANCE/GT_SRGB_010.PNG and NOISY_SRGB_010.PNG; scenes 009 and 010 are for testing.
     PolyU: NAME_real.JPG and NAME_mean.JPG; the Sony's and the Nikon D800's scenes are for testing.
     One's own: {train,test}/{input,target}/ with equal names.
-    A folder that has folders in these layouts is all of them together.
+    A folder that has folders in these layouts, itself or in other folders, is all of them together.
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}. Give that of the dataset.")
-    found = _known(folder, scale)
-    if found is None:
-        inner = [_known(place, scale) for place in sorted(folder.iterdir()) if place.is_dir()]
-        known = [split for split in inner if split is not None]
-        if known:
-            found = [pair for train, _ in known for pair in train], [pair for _, test in known for pair in test]
-    if found is not None:
-        return found
+    known = _all_known(folder, scale, DEEPEST)
+    if known:
+        return [pair for train, _ in known for pair in train], [pair for _, test in known for pair in test]
     raise ValueError(
         f"{folder} has no layout that is known here: RealSR's Canon and Nikon, City100's 001H.PNG, SIDD's Data, "
         "PolyU's *_real.JPG, or train and test with input and target in each."
     )
+
+
+def _all_known(folder: Path, scale: int | None, depth: int) -> list[Split]:
+    """The pairs of a folder in one of the layouts, or of all such folders in it, not deeper than this."""
+    own = _known(folder, scale)
+    if own is not None or not depth:
+        return [] if own is None else [own]
+    places = [place for place in sorted(folder.iterdir()) if place.is_dir()]
+    return [split for place in places for split in _all_known(place, scale, depth - 1)]
 
 
 def _known(folder: Path, scale: int | None) -> Split | None:

@@ -34,6 +34,7 @@ class ClassificationTask(Task):
     ) -> None:
         super().__init__(recipe, create_model(recipe.model, num_classes=len(test.classes), **recipe.options))
         self.sets, self.workers = (train, test), workers
+        self.counts = len(train.labels) if train else 0, len(test.labels)
         self.facts = {"classes": json.dumps(test.classes)}
         self.statistics.copy_(channel_statistics(train.images) if isinstance(train, ImageSet) else IMAGENET_STATISTICS)
 

@@ -32,6 +32,7 @@ class CountingTask(Task):
             _begin_with(model, recipe.initial)
         super().__init__(recipe, model)
         self.crowds, self.workers = (train, test), workers
+        self.counts = len(train or ()), len(test)
         self.statistics.copy_(IMAGENET_STATISTICS)
 
     @classmethod

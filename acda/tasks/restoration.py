@@ -29,6 +29,7 @@ class RestorationTask(Task):
             raise ValueError(f"{recipe.model} tells no variances: the variational objective needs a network that does.")
         super().__init__(recipe, model)
         self.photos, self.workers = (train, test), workers
+        self.counts = len(train or ()), len(test)
         self.statistics.copy_(UNIT)
         self.facts = {"scale": str(recipe.scale)} if recipe.scale else {}
 

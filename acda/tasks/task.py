@@ -25,6 +25,8 @@ class Task(pytorch_lightning.LightningModule):
     monitored: str
     best = "min"
     statistics: Tensor
+    # Images for training and for testing.
+    counts: tuple[int, int]
 
     def __init__(self, recipe: Recipe, model: nn.Module) -> None:
         super().__init__()

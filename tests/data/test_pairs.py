@@ -143,7 +143,7 @@ def test_batches(tmp_path):
 
 def test_a_folder_of_sets_is_all_of_them(tmp_path):
     sidd(tmp_path / "sidd")
-    polyu(tmp_path / "polyu")
+    polyu(tmp_path / "polyu" / "CroppedImages")  # as it is published
     (tmp_path / "notes").mkdir()
     train, test = read_pairs(tmp_path)
     assert (len(train), len(test)) == (6, 4)
