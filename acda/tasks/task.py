@@ -106,7 +106,8 @@ class Task(pytorch_lightning.LightningModule):
 
     def training_step(self, batch: Any, index: int) -> Tensor:
         loss = self.loss(batch)
-        self._losses.append(loss.detach())
+        # A copy: what F.mse_loss returns is one number, in the room that all its squares took.
+        self._losses.append(loss.detach().clone())
         self.log("loss now", loss, prog_bar=True, batch_size=1)
         return loss
 

@@ -17,6 +17,7 @@ from acda.data.pairs import read_pairs
 from acda.metrics import psnr, ssim
 from acda.models import CrowdCounter
 from acda.recipe import Counting, Restoration, recipe_from_json
+from acda.tasks.restoration import RestorationTask
 from acda.training import Run, evaluate, fit
 from acda.weights import load
 from tests.training.runs import assert_same, weights
@@ -125,3 +126,13 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
     assert len(steps) == 6
     assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
     assert load(tmp_path / "parts").facts["options"] == '{"num_atoms": 2}'
+
+
+def test_the_losses_of_an_epoch_take_no_room(monkeypatch):
+    """They are kept until the next test: each its own number, not the squares that it is the mean of."""
+    recipe = Restoration(model="dncnn", epochs=1, options={"depth": 2})
+    task = RestorationTask(recipe, None, np.zeros((1, 2, 16, 16, 3), np.uint8))
+    monkeypatch.setattr(task, "log", lambda *_, **__: None)
+    task.training_step((torch.rand(2, 3, 32, 32), torch.rand(2, 3, 32, 32)), 0)
+    (loss,) = task._losses
+    assert loss.untyped_storage().nbytes() == loss.element_size()
