@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -15,6 +16,8 @@ class Trunk(nn.Module):
     """Down to a quarter of the resolution by pixel-unshuffle and convolutions, eight dynamic bottlenecks, and up again.
 
     conv, kernel_size: what is in the middle of the blocks. out_channels: of the result, at full resolution.
+    blind_to_smooth: begin with first filters that answer to detail and noise alone. Noise is learned much sooner so:
+    with others what a photo shows drowns, in every gradient, the little that tells where its noise is.
     x: (B, in_channels, H, W), about 0 to 1, both multiples of 4    returns: (B, out_channels, H, W)
     """
 
@@ -28,6 +31,7 @@ class Trunk(nn.Module):
         width: int = 256,
         inner: int = 48,
         depth: int = 8,
+        blind_to_smooth: bool = False,
     ) -> None:
         super().__init__()
         self.down = nn.Sequential(
@@ -56,15 +60,35 @@ class Trunk(nn.Module):
                 nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
                 assert part.bias is not None
                 nn.init.zeros_(part.bias)
+        if blind_to_smooth:
+            first = self.down[1]
+            assert isinstance(first, nn.Conv2d)
+            _blind_to_smooth(first)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.up(self.blocks(self.down(x - 0.5)))
         return y
 
 
+def _blind_to_smooth(conv: nn.Conv2d) -> None:
+    """Take from the filters of a convolution behind PixelUnshuffle(2) what answers to a constant or a slope of colour.
+
+    What they see of photos is then several times smaller, and they become six times as large.
+    """
+    colours, side = conv.in_channels // 4, 2 * conv.kernel_size[0]
+    along = torch.linspace(-1, 1, side)
+    planes = torch.stack([torch.ones(side, side), along.expand(side, side), along[:, None].expand(side, side)])
+    smooth = torch.einsum("cd,pyx->cpdyx", torch.eye(colours), planes).flatten(0, 1)
+    directions = torch.linalg.qr(F.pixel_unshuffle(smooth, 2).flatten(1).T).Q
+    with torch.no_grad():
+        filters = conv.weight.flatten(1)
+        conv.weight.copy_(6 * (filters - filters @ directions @ directions.T).view_as(conv.weight))
+
+
 class Restorer(nn.Module):
     """What is missing from a photo, predicted and added to it. Any size.
 
+    blind_to_smooth: how the trunk begins, for noise
     layer: further arguments of the layers in the middle of the blocks, as num_atoms=9
     x: (B, channels, H, W), about 0 to 1    returns: the same shape
 
@@ -82,10 +106,12 @@ class Restorer(nn.Module):
         channels: int = 3,
         conv: Callable[..., nn.Module] = AdaptiveConv2d,
         kernel_size: int = 7,
+        *,
+        blind_to_smooth: bool = False,
         **layer: Any,
     ) -> None:
         super().__init__()
-        self.trunk = Trunk(channels, channels, partial(conv, **layer), kernel_size)
+        self.trunk = Trunk(channels, channels, partial(conv, **layer), kernel_size, blind_to_smooth=blind_to_smooth)
         last = self.trunk.up[-2]
         assert isinstance(last, nn.Conv2d)
         assert last.bias is not None

@@ -104,7 +104,8 @@ def variational(
     conv: Callable[..., nn.Module] = AdaptiveConv2d, kernel_size: int = 7, **layer: Any
 ) -> VariationalDenoiser:
     """The restorer's trunk with a mean and a variance at its end; layer: further arguments as Restorer's."""
-    model = VariationalDenoiser(Trunk(3, 6, partial(conv, **layer), kernel_size), stride=4)
+    trunk = Trunk(3, 6, partial(conv, **layer), kernel_size, blind_to_smooth=True)
+    model = VariationalDenoiser(trunk, stride=4)
     assert isinstance(model.denoiser, Trunk)
     _begin_with(model.denoiser.up[-2], 0.0, BEST_LOG_VARIANCE)
     return model

@@ -12,13 +12,14 @@ DATASETS: dict[str, tuple[str, dict[str, Any]]] = {
     "polyu_sidd": ("PolyU and SIDD, a folder that has both", {}),
     "synthetic": ("clean photos of your own, with synthetic noise", {"noise": 0.2}),
 }
-# Networks, and what they are trained with.
-NETWORKS = {
-    "dncnn": "mse",
-    "restorer_conv": "mse",
-    "restorer": "mse",
-    "restorer_variational": "variational",
-    "vdnet": "variational",
+# Networks, and how they are trained. Those of super-resolution begin otherwise here: see Trunk.
+FOR_NOISE = {"options": {"blind_to_smooth": 1}}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "dncnn": {},
+    "restorer_conv": FOR_NOISE,
+    "restorer": FOR_NOISE,
+    "restorer_variational": {"objective": "variational"},
+    "vdnet": {"objective": "variational"},
 }
 
 
@@ -27,7 +28,7 @@ def recipe_for(dataset: str, model: str) -> Callable[[], Restoration]:
     title, settings = DATASETS[dataset]
 
     def recipe() -> Restoration:
-        return restoring(model, objective=NETWORKS[model], **settings)
+        return restoring(model, **NETWORKS[model], **settings)
 
     return named(recipe, f"{dataset}_{model}", f"{model} on {title}.")
 
