@@ -1,6 +1,6 @@
 """How much memory the photo tools need for a large photo.
 
-    python benchmarks/photos.py          # writes results/photos.json; some quarter of an hour on two cores
+    python benchmarks/photos.py          # writes results/photos.json; takes long: 96 megapixels
 
 A JPEG of 24 megapixels through the packaged networks, each command in a process of its own, with its own tiles.
 """
