@@ -6,18 +6,18 @@ import inspect
 from acda.recipes import RECIPES, find_recipe
 
 
-def recipes(show: str | None = None) -> None:
-    """List the recipes, one line each.
+def recipes(name: str | None = None, /) -> None:
+    """List the recipes, one line each, or show one.
 
     Args:
-        show: name of one recipe, to print it whole.
+        name: name of one recipe, to print it whole.
     """
-    if show is None:
+    if name is None:
         width = max(map(len, RECIPES))
-        for name, function in RECIPES.items():
-            print(f"{name:<{width}} {inspect.getdoc(function).splitlines()[0]}")  # type: ignore[union-attr]
+        for each, function in RECIPES.items():
+            print(f"{each:<{width}} {inspect.getdoc(function).splitlines()[0]}")  # type: ignore[union-attr]
         return
-    function = find_recipe(show)
+    function = find_recipe(name)
     print(f"{inspect.getdoc(function)}\n")
-    for name, value in dataclasses.asdict(function()).items():
-        print(f"{name:<16} {value}")
+    for setting, value in dataclasses.asdict(function()).items():
+        print(f"{setting:<16} {value}")

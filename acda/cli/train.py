@@ -1,6 +1,7 @@
 """acda train: run a recipe."""
 
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 from acda.extras import need
@@ -22,6 +23,7 @@ def run(arguments: list[str]) -> None:
     flat = tyro.conf.OmitArgPrefixes
 
     def train(recipe: Any, run: Any) -> None:
+        recipe = replace(recipe, options=default.options | recipe.options)
         scores = fit(recipe, name, run)
         print(", ".join(f"{key} {value}" for key, value in scores.items()))
 
@@ -31,5 +33,6 @@ def run(arguments: list[str]) -> None:
         "return": None,
     }
     train.__doc__ = function.__doc__
-    train.__defaults__ = (default, Run())
+    # Of options that it is given tyro would make one setting each, and allow no others.
+    train.__defaults__ = (replace(default, options={}), Run())
     tyro.cli(train, args=rest, prog=f"acda train {name}")

@@ -139,7 +139,7 @@ def test_recipes_are_values():
 def test_the_command_line_lists_and_refuses(capsys, tmp_path):
     assert main(["recipes"]) == 0
     assert "LeNet with both convolutions adaptive, on CIFAR-10" in capsys.readouterr().out
-    assert main(["recipes", "--show", "cifar10_lenet"]) == 0
+    assert main(["recipes", "cifar10_lenet"]) == 0
     assert "learning_rate" in capsys.readouterr().out
     assert main(["train", "cifar10_lenett"]) == 1
     assert "Did you mean cifar10_lenet" in capsys.readouterr().err

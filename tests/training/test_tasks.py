@@ -128,6 +128,15 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
     assert load(tmp_path / "parts").facts["options"] == '{"num_atoms": 2}'
 
 
+def test_options_join_those_of_the_recipe(monkeypatch):
+    """An ablation of a denoiser begins as the denoiser does, unless it says otherwise."""
+    trained: list[dict[str, int]] = []
+    monkeypatch.setattr("acda.training.fit", lambda recipe, *_: trained.append(recipe.options) or {})
+    for given in ([], ["--options", "num_atoms", "9"], ["--options", "blind_to_smooth", "0"]):
+        assert main(["train", "polyu_restorer", *given]) == 0
+    assert trained == [{"blind_to_smooth": 1}, {"blind_to_smooth": 1, "num_atoms": 9}, {"blind_to_smooth": 0}]
+
+
 def test_the_losses_of_an_epoch_take_no_room(monkeypatch):
     """They are kept until the next test: each its own number, not the squares that it is the mean of."""
     recipe = Restoration(model="dncnn", epochs=1, options={"depth": 2})
