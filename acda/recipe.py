@@ -17,7 +17,7 @@ class Recipe:
     model: str
     """name of the network, as in acda.create_model"""
     options: dict[str, int] = field(default_factory=dict)
-    """arguments of the network, beside those that the recipe has: num_atoms 9"""
+    """arguments of the network: num_atoms 9; on the command line they join those that the recipe has"""
     epochs: int
     """passes over the training set"""
     data: Path = Path("data")
