@@ -116,8 +116,8 @@ class Restoration(Recipe):
     """side of the training crops in pixels"""
     crops: int = 4800
     """training crops an epoch, of all photos alike"""
-    objective: Literal["mse", "variational"] = "mse"
-    """mean square error, or VDNet's, for networks that also tell variances"""
+    objective: Literal["mse", "relative_mse", "variational"] = "mse"
+    """mean square error, the part of each crop's that is left, or VDNet's, for networks that also tell variances"""
     channels: Literal["y", "rgb"] = "rgb"
     """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
     scale: Literal[2, 3, 4] | None = None

@@ -130,10 +130,11 @@ ARMS = [
     *(
         Arm("denoising", "PolyU and SIDD", name, f"polyu_sidd_{model}", "denoising", 96)
         for name, model in (
-            ("DnCNN", "dncnn"),  # which takes as long as the other three
+            ("DnCNN", "dncnn"),  # which takes as long as three of the others
             ("ACDA + MSE", "restorer"),
             ("the same with Conv2d 7×7, MSE", "restorer_conv"),
             ("ACDA + variational", "restorer_variational"),
+            ("ACDA + relative MSE", "restorer_relative"),
         )
     ),
 ]

@@ -14,23 +14,24 @@ DATASETS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 # Networks, and how they are trained. Those of super-resolution begin otherwise here: see Trunk.
 FOR_NOISE = {"options": {"blind_to_smooth": 1}}
-NETWORKS: dict[str, dict[str, Any]] = {
-    "dncnn": {},
-    "restorer_conv": FOR_NOISE,
-    "restorer": FOR_NOISE,
-    "restorer_variational": {"objective": "variational"},
-    "vdnet": {"objective": "variational"},
+ARMS: dict[str, dict[str, Any]] = {
+    "dncnn": {"model": "dncnn"},
+    "restorer_conv": {"model": "restorer_conv", **FOR_NOISE},
+    "restorer": {"model": "restorer", **FOR_NOISE},
+    "restorer_relative": {"model": "restorer", "objective": "relative_mse", **FOR_NOISE},
+    "restorer_variational": {"model": "restorer_variational", "objective": "variational"},
+    "vdnet": {"model": "vdnet", "objective": "variational"},
 }
 
 
-def recipe_for(dataset: str, model: str) -> Callable[[], Restoration]:
-    """The recipe DATASET_MODEL."""
+def recipe_for(dataset: str, arm: str) -> Callable[[], Restoration]:
+    """The recipe DATASET_ARM."""
     title, settings = DATASETS[dataset]
 
     def recipe() -> Restoration:
-        return restoring(model, **NETWORKS[model], **settings)
+        return restoring(**ARMS[arm], **settings)
 
-    return named(recipe, f"{dataset}_{model}", f"{model} on {title}.")
+    return named(recipe, f"{dataset}_{arm}", f"{arm} on {title}.")
 
 
-RECIPES = tuple(recipe_for(dataset, model) for dataset in DATASETS for model in NETWORKS)
+RECIPES = tuple(recipe_for(dataset, arm) for dataset in DATASETS for arm in ARMS)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import scipy.io
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from acda.data.pair_crops import Photos
 from acda.recipe import Restoration
-from acda.tasks.restoration import RestorationTask, read_photos
+from acda.tasks.restoration import RestorationTask, read_photos, relative_mse
 from tests.data.test_pairs import own, sidd
 
 
@@ -26,6 +26,31 @@ def test_scores_are_of_the_recipes_channels(tmp_path, channels):
         degraded, clean = ((np.tensordot([65.481, 128.553, 24.966], x, 1) + 16) / 255 for x in (degraded, clean))
     truth = -10 * np.log10(((degraded - clean) ** 2).mean())
     assert float(found["PSNR"]) == pytest.approx(truth, abs=1e-3)
+
+
+def test_the_relative_error_counts_photos_alike():
+    """Half of the noise left is a quarter of the error, however much there was; what has none counts by itself."""
+    clean = torch.rand(2, 3, 8, 8)
+    noise = torch.randn(2, 3, 8, 8) * torch.tensor([0.02, 0.4])[:, None, None, None]
+    recipe = Restoration(model="dncnn", epochs=1, options={"depth": 2}, objective="relative_mse")
+    task = RestorationTask(recipe, None, np.zeros((1, 2, 16, 16, 3), np.uint8))
+    task.model = HalfWayTo(clean)
+    found = task.loss((clean + noise, clean))
+    parts = [0.25 * v / (v + 1 / 255**2) for v in noise.square().mean((1, 2, 3)).tolist()]
+    assert min(parts) > 0.23
+    assert float(found) == pytest.approx(sum(parts) / 2, rel=1e-4)
+    assert float(relative_mse(clean + 2 / 255, clean, clean)) == pytest.approx(4, rel=1e-3)
+
+
+class HalfWayTo(nn.Module):
+    """A denoiser that is told the clean photos, and takes away half of what is not theirs."""
+
+    def __init__(self, clean: Tensor) -> None:
+        super().__init__()
+        self.clean = clean
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x + self.clean) / 2
 
 
 def test_with_sidds_blocks_all_scenes_are_trained_on(tmp_path):
