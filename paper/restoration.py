@@ -1,6 +1,6 @@
 """What needs no training in the tables of restoration, and the denoisers' scores set by set.
 
-    python paper/restoration.py --data DIR     # DIR as for run.py
+    python paper/restoration.py --data DIR     # DIR as for run.py; --only denoising for one of the two
 
 Writes results/city100_input.json (the low resolution as it is), results/city100_photos.json (the networks, photo by
 photo) and results/denoising.json (the noisy photo, a Gaussian blur at the width that is best on the
@@ -35,17 +35,25 @@ Restore = Callable[[Tensor], Tensor]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    data = parser.parse_args().data
+    parser.add_argument("--only", choices=["city100", "denoising"])
+    settings = parser.parse_args()
+    data, only = settings.data, settings.only
+    if only != "denoising":
+        super_resolution(data, [arm for arm in ARMS if arm.table == "city100" and arm.is_complete])
+    arms = [arm for arm in ARMS if arm.table == "denoising" and arm.is_complete]
+    if arms and only != "city100":
+        save_rows("denoising", denoising(data, arms), trained_how(arms))
+
+
+def super_resolution(data: Path, arms: list[Arm]) -> None:
     city = Photos(read_pairs(data / "city100/City100_iPhoneX")[1])
     rows = rows_of("city100", "City100, iPhone", "low resolution as it is", lambda x: x, city, on="Y")
     write_results(RESULTS / "city100_input.json", rows, budget="no training", seed=0)
-    if arms := [arm for arm in ARMS if arm.table == "city100" and arm.is_complete]:
+    if arms:
         facts, saved = trained_how(arms), read_results("city100_photos")
         if {row["name"] for row in saved["rows"]} - {arm.name for arm in arms}:
             facts = also(facts, saved["circumstances"])
         write_results(RESULTS / "city100_photos.json", photo_by_photo(city, rows[0]["each"], arms), **facts)
-    if arms := [arm for arm in ARMS if arm.table == "denoising" and arm.is_complete]:
-        save_rows("denoising", denoising(data, arms), trained_how(arms))
 
 
 def photo_by_photo(photos: Photos, before: list[float], arms: list[Arm]) -> list[dict[str, Any]]:
