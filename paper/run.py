@@ -130,7 +130,7 @@ ARMS = [
     *(
         Arm("denoising", "PolyU and SIDD", name, f"polyu_sidd_{model}", "denoising", 96)
         for name, model in (
-            ("DnCNN", "dncnn"),  # which takes as long as three of the others
+            ("DnCNN", "dncnn"),  # the longest, and so the first
             ("ACDA + MSE", "restorer"),
             ("the same with Conv2d 7×7, MSE", "restorer_conv"),
             ("ACDA + variational", "restorer_variational"),

@@ -82,8 +82,8 @@ class RestorationTask(Task):
 def relative_mse(restored: Tensor, degraded: Tensor, clean: Tensor) -> Tensor:
     """The part of each photo's square error that is left, on the mean over the photos.
 
-    Where noise differs from photo to photo, most of the plain error is that of the worst few, and what little noise
-    the others have is learned late. Here all count alike; but for those that have less than a level of eight bits.
+    Where noise differs from photo to photo, most of the plain error is that of the worst few. Here all count alike,
+    but for those that have less than a level of eight bits.
     """
     left, there_was = ((y - clean).square().mean(dim=(1, 2, 3)) for y in (restored, degraded))
     return (left / (there_was + 1 / 255**2)).mean()
