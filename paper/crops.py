@@ -21,6 +21,7 @@ from acda.data.pairs import read_pairs
 from acda.drawing import new_figure, save
 from acda.metrics import luma, psnr
 from acda.models import VariationalDenoiser
+from acda.photos import eight_bits
 from acda.weights import PACKAGED, load
 
 PICTURES = HERE / "pictures"
@@ -67,7 +68,7 @@ def draw_crops(
         with torch.no_grad():
             results = {before: degraded, **{title: model(degraded) for title, model in networks.items()}}
         for axes, (title, result) in zip(row, {**results, after: clean}.items(), strict=True):
-            shown = (result.clamp(0, 1) * 255).round() / 255
+            shown = eight_bits(result) / 255
             axes.imshow(shown[0, :, y : y + SIDE, x : x + SIDE].permute(1, 2, 0).numpy())
             a, b = (luma(shown), luma(clean)) if on_luma else (shown, clean)
             axes.set_title(title if title == after else f"{title}, {float(psnr(a, b)):.2f} dB", fontsize=9)

@@ -22,6 +22,7 @@ from acda.data.pair_crops import Photos
 from acda.data.pairs import read_pairs
 from acda.environment import write_results
 from acda.metrics import luma, psnr
+from acda.photos import eight_bits
 from acda.weights import load
 
 REDUCED = (2, 2.46, 3, 4)
@@ -37,8 +38,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
     write_results(RESULTS / "city100_ratio.json", ratio(data / "city100/City100_iPhoneX"), budget="no training")
-    photos = [path for name in ("set5", "set14") for path in sorted((data / name).glob("*.png"))]
-    write_results(RESULTS / "enlargement.json", enlarged(photos), budget="the packaged super_resolver", seed=0)
+    write_results(RESULTS / "enlargement.json", enlarged(classical(data)), budget="the packaged super_resolver", seed=0)
+
+
+def classical(data: Path) -> list[Path]:
+    """The pictures of Set5 and Set14."""
+    return [path for name in ("set5", "set14") for path in sorted((data / name).glob("*.png"))]
 
 
 def ratio(folder: Path) -> list[dict[str, Any]]:
@@ -95,7 +100,7 @@ def scores_of(model: torch.nn.Module, pixels: Pixels, times: float) -> list[floa
     degraded = batch(np.asarray(small.resize(picture.size, Image.Resampling.BICUBIC)))
     result, clean = model(degraded), luma(batch(pixels))
     mixed = (degraded.lerp(result, strength) for strength in STRENGTHS.values())
-    return [float(psnr(luma((each.clamp(0, 1) * 255).round() / 255), clean)) for each in mixed]
+    return [float(psnr(luma(eight_bits(each) / 255), clean)) for each in mixed]
 
 
 def batch(pixels: Pixels) -> Tensor:

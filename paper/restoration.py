@@ -24,6 +24,7 @@ from acda.data.pair_crops import Photos
 from acda.data.pairs import read_pairs
 from acda.environment import write_results
 from acda.metrics import luma, psnr, ssim
+from acda.photos import eight_bits
 from acda.weights import load
 
 SETS = {"PolyU": "denoising/polyu", "SIDD, 256×256": "denoising/sidd"}
@@ -107,7 +108,7 @@ def scores(restore: Restore, photos: Photos, on: str = "RGB") -> list[tuple[floa
     for index in range(len(photos)):
         degraded, clean = torch.from_numpy(photos[index].transpose(0, 3, 1, 2).copy()).float()[:, None] / 255
         with torch.no_grad():
-            result = (restore(degraded).clamp(0, 1) * 255).round() / 255
+            result = eight_bits(restore(degraded)) / 255
         if on == "Y":
             result, clean = luma(result), luma(clean)
         found.append((float(psnr(result, clean)), float(ssim(result, clean))))
