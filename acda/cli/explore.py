@@ -11,7 +11,7 @@ from acda.extras import need
 def explore(
     photo: Path | None = None,
     /,
-    model: str | None = None,
+    model: str = "denoiser",
     port: int = 8017,
     host: str = "127.0.0.1",
     browser: bool = True,
@@ -20,7 +20,7 @@ def explore(
 
     Args:
         photo: to begin with; others can be dropped on the page.
-        model: a packaged network, a fresh one by its name, a run or its weights; the packaged denoiser unless given.
+        model: a packaged network, a fresh one by its name, a run or its weights.
         port: on which the page is served; 0 for any that is free.
         host: address to serve on; this machine alone unless given.
         browser: open the page in the browser.

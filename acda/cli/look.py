@@ -1,14 +1,13 @@
 """acda look: what the filters of a network do on a photo."""
 
 import json as json_format
-import sys
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 from acda.cli.restore import Out
 from acda.insight.draw import draw_look, map_place, photo_place
-from acda.insight.subject import FRESH, find_subject
+from acda.insight.subject import find_subject
 from acda.insight.subject import look as look_at
 from acda.insight.view import LayerView
 from acda.names import unknown
@@ -19,7 +18,7 @@ def look(
     photo: Path,
     /,
     out: Out = None,
-    model: str | None = None,
+    model: str = "denoiser",
     layer: str | None = None,
     at: tuple[str, ...] = (),
     json: bool = False,
@@ -29,14 +28,12 @@ def look(
     Args:
         photo: any image file.
         out: the picture; beside the photo, marked `look`, unless given.
-        model: a packaged network, a fresh one by its name, a run or its weights; the packaged denoiser unless given.
+        model: a packaged network, a fresh one by its name, a run or its weights.
         layer: name of the layer; the first adaptive one unless given.
         at: places on the photo, x,y in pixels; the most different ones unless given.
         json: print the numbers instead of drawing.
     """
-    name, subject = find_subject(model)
-    if model is None and name == FRESH:
-        print("acda look: no denoiser is packaged, so this is a fresh layer; --model names a network.", file=sys.stderr)
+    subject = find_subject(model)
     pixels = read_photo(photo).pixels
     seen = look_at(subject, pixels)
     views = seen.captured.layers
@@ -48,7 +45,7 @@ def look(
     if json:
         numbers: dict[str, Any] = {
             "photo": str(photo),
-            "model": name,
+            "model": model,
             "layers": {key: summary(v) for key, v in views.items()},
         }
         numbers["places"] = at_places(view, (given[0], given[1]), places)

@@ -92,18 +92,17 @@ class Looks:
 
 @lru_cache(maxsize=4)
 def _subject(name: str) -> Trained:
-    return find_subject(name)[1]
+    return find_subject(name)
 
 
-def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastAPI:
+def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
     """The application; photo and model are what the page begins with."""
     app = FastAPI(title="acda explore", docs_url=None, redoc_url=None, openapi_url=None)
     looks, page = Looks(), files("acda.explorer").joinpath("page.html").read_text(encoding="utf-8")
     beginning = None if photo is None else read_photo(photo).pixels
-    first, subject = find_subject(model)
-    if not any(isinstance(module, AdaptiveConv2d) for module in subject.model.modules()):
-        raise ValueError(f"{first} has no AdaptiveConv2d: there is nothing to explore in it.")
-    names = list(dict.fromkeys([first, *(f.stem for f in sorted(PACKAGED.glob("*.safetensors"))), FRESH, *NETWORKS]))
+    if not any(isinstance(module, AdaptiveConv2d) for module in _subject(model).model.modules()):
+        raise ValueError(f"{model} has no AdaptiveConv2d: there is nothing to explore in it.")
+    names = list(dict.fromkeys([model, *(f.stem for f in sorted(PACKAGED.glob("*.safetensors"))), FRESH, *NETWORKS]))
 
     @app.middleware("http")
     async def only_this_page(request: Request, answer: Any) -> Response:
@@ -135,7 +134,7 @@ def create_app(photo: Path | None, model: str | None, hosts: list[str]) -> FastA
 
     @app.get("/api/start")
     def start() -> dict[str, Any]:
-        return {"models": names, "model": first, "photo": beginning is not None}
+        return {"models": names, "model": model, "photo": beginning is not None}
 
     @app.post("/api/look")
     async def new_look(request: Request, model: str) -> Any:

@@ -12,9 +12,8 @@ from acda.layers import AdaptiveConv2d
 from acda.models import MODELS, create_model
 from acda.models.lenet import LENETS, SIZE
 from acda.photos import resized
-from acda.weights import PACKAGED, Trained, load
+from acda.weights import Trained, load
 
-DEFAULT = "denoiser"
 FRESH = "fresh layer"
 # Larger photos are looked at smaller: a map of coefficients has a hundred numbers a pixel.
 LARGEST = 1024
@@ -28,17 +27,15 @@ class Look:
     captured: Captured
 
 
-def find_subject(name: str | None) -> tuple[str, Trained]:
-    """By the name of a model, packaged or fresh, or by weights; nothing given: the denoiser, or a fresh layer."""
-    if name is None:
-        name = DEFAULT if (PACKAGED / f"{DEFAULT}.safetensors").exists() else FRESH
+def find_subject(name: str) -> Trained:
+    """By the name of a model, packaged or fresh, or by weights."""
     if name == FRESH:
         torch.manual_seed(0)
-        return name, Trained(nn.Sequential(AdaptiveConv2d(3, 8, 7, padding=3)).eval(), IMAGENET_STATISTICS, {})
+        return Trained(nn.Sequential(AdaptiveConv2d(3, 8, 7, padding=3)).eval(), IMAGENET_STATISTICS, {})
     if name in MODELS and not Path(name).exists():
         torch.manual_seed(0)
-        return name, Trained(create_model(name).eval(), IMAGENET_STATISTICS, {"model": name})
-    return name, load(name)
+        return Trained(create_model(name).eval(), IMAGENET_STATISTICS, {"model": name})
+    return load(name)
 
 
 def look(subject: Trained, pixels: Tensor) -> Look:
