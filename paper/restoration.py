@@ -9,7 +9,7 @@ complete; figures of runs that are no longer there stay as they are.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def denoising(data: Path, arms: list[Arm]) -> list[dict[str, Any]]:
     rows = []
     for name, (train, test) in sets.items():
         rows += rows_of("denoising", name, "noisy", lambda x: x, test)
-        width = max(WIDTHS, key=lambda sigma: sum(p for p, _ in scores(blur(sigma), train)))
+        width = max(WIDTHS, key=lambda sigma: sum(float(psnr(*pair)) for pair in results(blur(sigma), train)))
         rows += rows_of("denoising", name, f"Gaussian blur, σ = {width:.1f}", blur(width), test)
     for arm in arms:
         trained = load(arm.out)
@@ -103,16 +103,17 @@ def blur(sigma: float) -> Restore:
 
 
 def scores(restore: Restore, photos: Photos, on: str = "RGB") -> list[tuple[float, float]]:
-    """PSNR and SSIM of each photo, rounded to eight bits as a file would have it."""
-    found = []
+    """PSNR and SSIM of each photo."""
+    return [(float(psnr(*pair)), float(ssim(*pair))) for pair in results(restore, photos, on)]
+
+
+def results(restore: Restore, photos: Photos, on: str = "RGB") -> Iterator[tuple[Tensor, Tensor]]:
+    """Each photo restored, rounded to eight bits as a file would have it, and clean."""
     for index in range(len(photos)):
         degraded, clean = torch.from_numpy(photos[index].transpose(0, 3, 1, 2).copy()).float()[:, None] / 255
         with torch.no_grad():
             result = eight_bits(restore(degraded)) / 255
-        if on == "Y":
-            result, clean = luma(result), luma(clean)
-        found.append((float(psnr(result, clean)), float(ssim(result, clean))))
-    return found
+        yield (luma(result), luma(clean)) if on == "Y" else (result, clean)
 
 
 def rows_of(
