@@ -26,7 +26,7 @@ from acda.insight.view import LayerView
 from acda.layers import AdaptiveConv2d
 from acda.models import MODELS
 from acda.photos import read_photo, read_photo_bytes
-from acda.weights import PACKAGED, Trained
+from acda.weights import PACKAGED
 
 need("fastapi", "explore")
 from fastapi import FastAPI, HTTPException, Request  # noqa: E402  after need, which names the extra
@@ -90,9 +90,7 @@ class Looks:
             return self._looks[key]
 
 
-@lru_cache(maxsize=4)
-def _subject(name: str) -> Trained:
-    return find_subject(name)
+_subject = lru_cache(maxsize=4)(find_subject)
 
 
 def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:

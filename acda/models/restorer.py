@@ -16,8 +16,7 @@ class Trunk(nn.Module):
     """Down to a quarter of the resolution by pixel-unshuffle and convolutions, eight dynamic bottlenecks, and up again.
 
     conv, kernel_size: what is in the middle of the blocks. out_channels: of the result, at full resolution.
-    blind_to_smooth: begin with first filters that answer to detail and noise alone, for denoising: what a smooth place
-    shows says nothing of its noise.
+    blind_to_smooth: begin with first filters that answer to detail and noise alone, as our denoisers do.
     x: (B, in_channels, H, W), about 0 to 1, both multiples of 4    returns: (B, out_channels, H, W)
     """
 

@@ -23,11 +23,11 @@ ARMS: dict[str, dict[str, Any]] = {
     "vdnet": {"model": "vdnet", "objective": "variational"},
 }
 
-# What came of the recipes that were run, on one core of an AMD EPYC, two at once; PSNR on each set's test photos.
+# What came of the recipes that were run: PSNR on each set's test photos.
 MEASURED = {
-    "polyu_sidd_restorer_conv": "Some 2.2 hours; 37.15 dB on PolyU, 33.51 on SIDD, reduced to 256×256.",
-    "polyu_sidd_restorer": "Some 2 hours; 37.19 dB on PolyU, 33.79 on SIDD, reduced to 256×256 (noisy: 35.69, 30.67).",
-    "polyu_sidd_restorer_relative": "Some 2.1 hours; 37.65 dB on PolyU, 32.47 on SIDD, reduced to 256×256.",
+    "polyu_sidd_restorer_conv": "37.15 dB on PolyU, 33.51 on SIDD, reduced to 256×256.",
+    "polyu_sidd_restorer": "37.19 dB on PolyU, 33.79 on SIDD, reduced to 256×256 (noisy: 35.69, 30.67).",
+    "polyu_sidd_restorer_relative": "37.65 dB on PolyU, 32.47 on SIDD, reduced to 256×256.",
 }
 
 
