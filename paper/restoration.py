@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from run import ARMS, RESULTS, Arm, also, read_results, save_rows, trained_how
+from run import ARMS, RESULTS, Arm, also, hours_of, read_results, save_rows, trained_how
 from scipy import ndimage
 from torch import Tensor
 
@@ -88,7 +88,7 @@ def denoising(data: Path, arms: list[Arm]) -> list[dict[str, Any]]:
         for name, (_, test) in sets.items():
             rows += rows_of("denoising", name, arm.name, trained.model, test)
         cost = count(trained.model, (1, 3, arm.size, arm.size))
-        common = {"table": "denoising", "dataset": "", "name": arm.name, "recipe": arm.recipe}
+        common = {"table": "denoising", "dataset": "", "name": arm.name, "recipe": arm.recipe, "hours": hours_of(arm)}
         rows.append({**common, "metric": "parameters, M", "value": round(cost.parameters / 1e6, 3)})
         pixels = f"multiply-adds at {arm.size}×{arm.size}, M"
         rows.append({**common, "metric": pixels, "value": round(cost.multiply_adds / 1e6, 2)})

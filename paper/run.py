@@ -294,15 +294,20 @@ def budget_of(recipe: dict[str, Any]) -> str:
     return f"{epochs}{crops} in batches of {recipe['batch_size']}, {recipe['optimiser']}"
 
 
+def hours_of(arm: Arm) -> float:
+    """How long the training took."""
+    seconds = [epoch["seconds"] for epoch in json.loads((arm.out / "scores.json").read_text())["epochs"]]
+    # Runs of before the clock went on in the next sitting have epochs that seem short; the median is not one of them.
+    return round(statistics.median_high(seconds) * len(seconds) / 3600, 2)
+
+
 def rows_of(arm: Arm) -> list[dict[str, Any]]:
     epochs = json.loads((arm.out / "scores.json").read_text())["epochs"]
     cost = count(load(arm.out).model, (1, 3, arm.size, arm.size))
     seed = json.loads((arm.out / "recipe.json").read_text())["seed"]
     common = {"table": arm.table, "dataset": arm.dataset, "name": arm.name, "recipe": arm.recipe, "seed": seed}
-    # Runs of before the clock went on in the next sitting have epochs that seem short; the median is not one of them.
-    hours = round(statistics.median_high(epoch["seconds"] for epoch in epochs) * len(epochs) / 3600, 2)
     scores = [
-        {**common, "metric": metric, "value": round(epochs[-1][key], digits), "hours": hours}
+        {**common, "metric": metric, "value": round(epochs[-1][key], digits), "hours": hours_of(arm)}
         for key, (metric, digits) in METRICS[arm.table].items()
     ]
     pixels = f"multiply-adds at {arm.size}×{arm.size}, M"
