@@ -9,6 +9,10 @@ from pathlib import Path
 
 def check_room(path: Path) -> None:
     """Refuse, before any work, a place where no file can be written; its folder is made."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, and the result would be a file of that name. Give another place.")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise ValueError(f"{path.parent} is a file, and not a folder for results. Give another place.")
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.parent):
         pass
@@ -18,19 +22,27 @@ def check_room(path: Path) -> None:
 def written_whole(path: Path) -> Iterator[Path]:
     """A temporary file beside `path`, which takes its place when the block ends well and vanishes when it does not.
 
+    It has the permissions of the one that it replaces; where that is a link, what is replaced is the file behind it.
+
     >>> with tempfile.TemporaryDirectory() as folder, written_whole(Path(folder, "a.txt")) as unfinished:
     ...     _ = unfinished.write_text("complete")
     """
+    path = path.resolve() if path.is_symlink() else path
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
     unfinished = Path(name)
     try:
         yield unfinished
-        # mkstemp makes files that only their owner can read; the finished one gets the usual permissions.
-        umask = os.umask(0)
-        os.umask(umask)
-        unfinished.chmod(0o666 & ~umask)
+        # mkstemp makes files that only their owner can read.
+        unfinished.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """What new files are not permitted, which can only be asked by setting it."""
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask

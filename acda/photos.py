@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import ndimage
 from torch import Tensor
 
 from acda.data.image_files import images_in, named, open_upright
@@ -48,22 +49,30 @@ class Photo:
 def find_photos(names: Iterable[str], mark: str) -> list[Path]:
     """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match.
 
-    mark: of results, which are no photos where folders and patterns find them beside their originals. What is not
-    there, or empty, is told when it is its turn, and the others go on.
+    mark: of results, which are no photos beside their originals, whoever lists them: a folder, a pattern, the shell.
+    What is not there, or empty, or not to be looked at, is told when it is its turn, and the others go on.
     """
     found: list[Path] = []
     for name in names:
-        path = Path(name)
-        if path.is_dir():
-            found += _originals(images_in(path), mark) or [path]
-        elif path.exists() or not glob.has_magic(name):
-            found.append(path)
-        else:
-            matches = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207  any place
-            found += _originals([match for match in matches if not match.is_dir()], mark) or [path]
+        if not name:
+            raise ValueError("the name of a photo is empty. Is it a variable of the shell that is not set?")
+        try:
+            found += _meant_by(name) or [Path(name)]
+        except OSError:
+            found.append(Path(name))
     if not found:
         raise ValueError("which photos? Give files, folders or patterns.")
-    return list(dict.fromkeys(found))
+    return _originals(list(dict.fromkeys(found)), mark)
+
+
+def _meant_by(name: str) -> list[Path]:
+    path = Path(name)
+    if path.is_dir():
+        return images_in(path)
+    if path.exists() or not glob.has_magic(name):
+        return [path]
+    matches = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207  any place
+    return [match for match in matches if not match.is_dir()]
 
 
 def _originals(photos: list[Path], mark: str) -> list[Path]:
@@ -101,9 +110,14 @@ def read_photo(path: Path) -> Photo:
         with suppress(Exception):  # what the maker of a camera wrote there cannot always be written again
             about["exif"] = file.exif.tobytes()
     alpha = None if file.alpha is None else _tensor(np.array(file.alpha)[:, :, None])
-    lost = [f"{file.pages} pages, of which the result has the first"] if file.pages > 1 else []
-    lost += ["more than eight bits a channel, of which the result has eight"] if file.deeper else []
-    return Photo(_tensor(np.array(file.image)), alpha, about, " and ".join(lost))
+    lost = {
+        f"{file.pages} pages, of which the result has the first": file.pages > 1,
+        "more than eight bits a channel, of which the result has eight": file.deeper,
+        "the colours of a printer (CMYK), for which the result has RGB": file.mode == "CMYK",
+        "a profile of other colours than RGB, which the result has not": file.profile and "icc_profile" not in about,
+    }
+    told = " and ".join(what for what, is_lost in lost.items() if is_lost)
+    return Photo(_tensor(np.array(file.image)), alpha, about, told)
 
 
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
@@ -142,6 +156,15 @@ def resized_photo(photo: Photo, height: int, width: int) -> Photo:
     return replace(photo, pixels=pixels, alpha=alpha)
 
 
+def revealed(photo: Photo) -> Tensor:
+    """The pixels of a photo, with the nearest colour that is seen where it is wholly transparent: what is hidden there
+    is no part of the picture."""
+    if photo.alpha is None or not (hidden := photo.alpha[0, 0] == 0).any() or hidden.all():
+        return photo.pixels
+    rows, columns = ndimage.distance_transform_edt(hidden.numpy(), return_distances=False, return_indices=True)
+    return photo.pixels[:, :, torch.from_numpy(rows), torch.from_numpy(columns)]
+
+
 def eight_bits(x: Tensor) -> Tensor:
     """From 0 … 1 to pixels."""
     return (x.clamp(0, 1) * 255).round().to(torch.uint8)
@@ -170,7 +193,8 @@ def write_photo(photo: Photo, path: Path) -> None:
         else:
             share = alpha.astype(np.uint16)
             pixels = ((pixels * share + 255 * (255 - share) + 127) // 255).astype(np.uint8)
-    options: dict[str, Any] = {"quality": 95} if kind in ("JPEG", "WEBP") else {}
+    # Colours at half the resolution, as is usual in JPEG, would undo some of what was restored.
+    options: dict[str, Any] = {"JPEG": {"quality": 95, "subsampling": 0}, "WEBP": {"quality": 95}}.get(kind, {})
     about = {} if kind == "BMP" else photo.about
     with written_whole(path) as file:
         need("PIL.Image", "photos").fromarray(pixels).save(file, format=kind, **options, **about)
@@ -182,7 +206,7 @@ def output_path(photo: Path, out: Path | None, mark: str, several: bool) -> Path
     if out is None:
         return photo.with_name(f"{photo.stem}_{mark}{suffix}")
     if several and out.suffix.lower() in FORMATS and not out.is_dir():
-        raise ValueError(f"the results of several photos need a folder; {out} would be a file.")
+        raise ValueError(f"results of several photos, or of a folder, need a folder; {out} would be a file.")
     if several or out.is_dir() or not out.suffix:
         return out / f"{photo.stem}{suffix}"
     return out

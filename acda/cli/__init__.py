@@ -1,6 +1,7 @@
 """The command line: one file per verb, imported only when it is called."""
 
 import importlib
+import io
 import os
 import sys
 
@@ -26,6 +27,7 @@ VERBS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run `acda VERB …`; returns the exit status."""
+    _tolerate_odd_streams()
     verb, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if verb in ("-h", "--help"):
         print(_help())
@@ -58,6 +60,14 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"acda {verb}: stopped.", file=sys.stderr)
         return 130
+
+
+def _tolerate_odd_streams() -> None:
+    """Streams that are closed, or that cannot write some photo's name, are no reason to fail."""
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _help() -> str:

@@ -1,6 +1,6 @@
 """acda denoise: photos with less noise."""
 
-from acda.cli.restore import Out, check_strength, load_restorer, restored, write_each
+from acda.cli.restore import Out, check_settings, load_restorer, restored_photo, write_each
 from acda.photos import Photo
 
 
@@ -17,16 +17,16 @@ def denoise(
 
     Args:
         photos: files, folders or patterns.
-        out: file for the result, or folder where there are several.
+        out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         strength: from 0, the photo as it is, to 1, all that the network does.
         weights: a packaged network, a run's folder, or its weights.safetensors.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
-        overwrite: write over the photo itself, where that is where the result goes.
+        overwrite: let --out lead to the photo itself.
     """
-    check_strength(strength)
+    check_settings(strength, tile)
     trained = load_restorer(weights)
 
     def work(photo: Photo, name: str) -> Photo:
-        return Photo(restored(trained, photo.pixels, tile, name, strength), photo.alpha, photo.about)
+        return restored_photo(trained, photo, tile, name, strength)
 
     return write_each("denoise", photos, work, out, "denoised", overwrite)

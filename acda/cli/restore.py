@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from acda.photos import (
     format_for,
     output_path,
     read_photo,
+    revealed,
     write_photo,
 )
 from acda.weights import Trained, load
@@ -42,16 +44,16 @@ def restore(
     Args:
         photos: files, folders or patterns.
         weights: a run's folder, its weights.safetensors, or a packaged network.
-        out: file for the result, or folder where there are several.
+        out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         strength: from 0, the photo as it is, to 1, all that the network does.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
-        overwrite: write over the photo itself, where that is where the result goes.
+        overwrite: let --out lead to the photo itself.
     """
-    check_strength(strength)
+    check_settings(strength, tile)
     trained = load_restorer(weights)
 
     def work(photo: Photo, name: str) -> Photo:
-        return Photo(restored(trained, photo.pixels, tile, name, strength), photo.alpha, photo.about)
+        return restored_photo(trained, photo, tile, name, strength)
 
     return write_each("restore", photos, work, out, "restored", overwrite)
 
@@ -69,13 +71,15 @@ def write_each(
 
     times: by how much work makes a photo wider and higher.
     """
+    names = list(names)
     paths = find_photos(names, mark)
     places = Places(paths, overwrite)
+    several = len(paths) > 1 or paths != [Path(name) for name in names]
 
     def one(path: Path) -> None:
-        to = output_path(path, out, mark, len(paths) > 1)
-        places.take(to, path)
+        to = output_path(path, out, mark, several)
         photo = read_photo(path)
+        places.take(to, path)
         # What cannot be done is said before hours of work, not after.
         if photo.lost and to.resolve() == path.resolve():
             raise ValueError(f"{path} has {photo.lost}: that would be lost. Give an --out.")
@@ -94,9 +98,11 @@ def size_after(times: float, pixels: Tensor) -> tuple[int, int]:
     return round(times * pixels.shape[2]), round(times * pixels.shape[3])
 
 
-def check_strength(strength: float) -> None:
+def check_settings(strength: float, tile: int) -> None:
     if not 0 <= strength <= 1:
         raise ValueError(f"--strength needs to be from 0 to 1; got {strength:g}.")
+    if tile < 1:
+        raise ValueError(f"--tile needs to be positive; got {tile}.")
 
 
 def load_restorer(weights: str) -> Trained:
@@ -107,14 +113,20 @@ def load_restorer(weights: str) -> Trained:
     return trained
 
 
+def restored_photo(trained: Trained, photo: Photo, tile: int, name: str, strength: float) -> Photo:
+    """The photo restored where it can be seen; colours that its transparency hides stay, and have no part in it."""
+    pixels = restored(trained, revealed(photo), tile, name, strength)
+    if photo.alpha is not None:
+        pixels = torch.where(photo.alpha > 0, pixels, photo.pixels)
+    return replace(photo, pixels=pixels)
+
+
 def restored(trained: Trained, pixels: Tensor, tile: int, name: str = "", strength: float = 1.0) -> Tensor:
     """What the network makes of pixels, (1, 3, H, W) of eight bits, with a bar where a person is looking.
 
     strength: from 0, the pixels as they are, to 1, all that the network does. A large photo is never there in floating
     point, only its tiles.
     """
-    if tile < 1:
-        raise ValueError(f"--tile needs to be positive; got {tile}.")
 
     def bar(tiles: list[Tile]) -> Iterable[Tile]:
         progress = need("tqdm", "photos").tqdm

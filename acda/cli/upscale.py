@@ -1,8 +1,6 @@
 """acda upscale: larger photos, sharpened by a network that has seen real lenses."""
 
-from dataclasses import replace
-
-from acda.cli.restore import Out, check_strength, load_restorer, restored, size_after, write_each
+from acda.cli.restore import Out, check_settings, load_restorer, restored_photo, size_after, write_each
 from acda.photos import Photo, resized_photo
 
 LARGEST = 8.0
@@ -22,14 +20,14 @@ def upscale(
 
     Args:
         photos: files, folders or patterns.
-        out: file for the result, or folder where there are several.
-        scale: how many times as wide and as high; what the network was trained at unless given, or 2.
+        out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
+        scale: how many times as wide and as high; what the weights tell unless given, or 2 where they do not.
         strength: from 0, only enlarged, to 1, all that the network does; less suits pictures that are sharp already.
         weights: a packaged network, a run's folder, or its weights.safetensors.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
-        overwrite: write over the photo itself, where that is where the result goes.
+        overwrite: let --out lead to the photo itself.
     """
-    check_strength(strength)
+    check_settings(strength, tile)
     trained = load_restorer(weights)
     times = float(trained.facts.get("scale", 2)) if scale is None else scale
     if not 1 <= times <= LARGEST:
@@ -37,6 +35,6 @@ def upscale(
 
     def work(photo: Photo, name: str) -> Photo:
         larger = resized_photo(photo, *size_after(times, photo.pixels))
-        return replace(larger, pixels=restored(trained, larger.pixels, tile, name, strength))
+        return restored_photo(trained, larger, tile, name, strength)
 
     return write_each("upscale", photos, work, out, f"x{times:g}", overwrite, times)

@@ -12,14 +12,21 @@ import numpy as np
 from acda.extras import need
 
 SUFFIXES = {
-    *(".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".webp", ".tif", ".tiff"),
+    *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".bmp", ".webp", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pnm", ".gif", ".avif", ".jp2", ".tga"),
 }
 # EXIF's number for how a camera was held.
 ORIENTATION = 0x0112
-# What of a TIFF's tags is about the photo and not about the file: description, maker, model, software, date, artist,
-# copyright, EXIF's own and the place.
-ABOUT_THE_PHOTO = {0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x8298, 0x8769, 0x8825}
+# What of a file's tags is about the photo and not about how the file keeps it, which another file does otherwise:
+# description, maker, model, resolution, software, date, artist, rating, copyright, Windows's own, EXIF's own, place.
+ABOUT_THE_PHOTO = {
+    *(0x010E, 0x010F, 0x0110, 0x011A, 0x011B, 0x0128, 0x0131, 0x0132, 0x013B, 0x4746, 0x4749, 0x8298),
+    *(0x9C9B, 0x9C9C, 0x9C9D, 0x9C9E, 0x9C9F, 0x8769, 0x8825),
+}
+# Where EXIF's own tags are, and those among them that tell the size.
+EXIF, SIZES = 0x8769, (0xA002, 0xA003)
+# Modes of Pillow's whose last band is transparency.
+TRANSPARENT = {"RGBA", "LA", "PA", "RGBa", "La"}
 # What a complete file has near its end.
 ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 
@@ -53,8 +60,8 @@ def _eight_bits(image: Any) -> Any:
 class Upright:
     """A Pillow image of eight bits, RGB and the right way up; its transparency, or None; what its file tells about it.
 
-    profile: of its colours, b"" where there is none    exif: without its orientation    pages: of its file
-    deeper: whether the file has more than eight bits a channel
+    profile: of its colours, b"" where there is none    exif: what is about the photo    pages: of its file
+    deeper: whether the file has more than eight bits a channel    mode: Pillow's, before it became RGB
     """
 
     image: Any
@@ -63,6 +70,7 @@ class Upright:
     exif: Any
     pages: int
     deeper: bool
+    mode: str
 
 
 def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None) -> Upright:
@@ -79,6 +87,7 @@ def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[
         file.load()
         exif = _exif(file)
         orientation, profile = exif.pop(ORIENTATION, 1), file.info.get("icc_profile") or b""
+        mode = file.mode
         image, alpha = _eight_bits(file), _transparency(file)
     turn = image_module.Transpose
     turns = {
@@ -92,23 +101,24 @@ def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[
     }
     if orientation in turns:
         image, alpha = (None if part is None else part.transpose(turns[orientation]) for part in (image, alpha))
-    return Upright(image, alpha, profile, exif, pages, deeper)
+    return Upright(image, alpha, profile, exif, pages, deeper, mode)
 
 
 def _exif(image: Any) -> Any:
     """What a photo's file tells about it; nothing where that is damaged: the picture may be sound."""
     with suppress(Exception):
         exif = image.getexif()
-        if image.format == "TIFF":
-            for tag in set(exif) - ABOUT_THE_PHOTO - {ORIENTATION}:
-                del exif[tag]
+        for tag in set(exif) - ABOUT_THE_PHOTO - {ORIENTATION}:
+            del exif[tag]
+        for tag in SIZES if EXIF in exif else ():
+            exif.get_ifd(EXIF).pop(tag, None)
         return exif
     return need("PIL.Image", "photos").Exif()
 
 
 def _transparency(image: Any) -> Any:
     """A Pillow image of eight bits, or None where a decoded one is not transparent."""
-    if "A" in image.getbands():
+    if image.mode in TRANSPARENT:
         return image.convert("RGBA").getchannel("A")
     clear = image.info.get("transparency")
     if clear is None:
@@ -177,4 +187,6 @@ def images_in(folder: Path) -> list[Path]:
 
     Case of the suffix does not matter: Tiny-ImageNet's are .JPEG.
     """
-    return sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+    return sorted(
+        p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and p.is_file()
+    )

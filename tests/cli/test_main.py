@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 
 from acda import __version__
@@ -32,3 +36,14 @@ def test_an_option_that_is_given_twice_is_refused(capsys):
     """The last would win, and nobody would know."""
     assert main(["look", "photo.jpg", "--at", "5,5", "--at=90,9"]) == 2
     assert "--at is given twice. Give its values together." in capsys.readouterr().err
+
+
+def test_streams_that_are_closed_or_narrow_are_no_reason_to_fail(tmp_path):
+    """Without a standard error, and with an output that has no word for a name."""
+    command = "from acda.cli import main; raise SystemExit(main(['nobody']))"
+    closed = subprocess.run([sys.executable, "-c", command], preexec_fn=lambda: os.close(2), check=False)
+    assert closed.returncode == 2
+    command = "from acda.cli import main; main(['--version']); print('写真.png')"
+    narrow = {**os.environ, "PYTHONIOENCODING": "latin-1:strict"}
+    result = subprocess.run([sys.executable, "-c", command], env=narrow, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "\\u5199\\u771f.png"

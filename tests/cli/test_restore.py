@@ -162,6 +162,30 @@ def test_hidden_colours_do_not_show_at_the_edges_of_a_cut_out(weights, tmp_path)
         assert np.array_equal(np.array(image.getchannel("A")), larger.alpha[0, 0].numpy())
 
 
+@pytest.mark.parametrize("verb", ["denoise", "upscale"])
+def test_networks_do_not_see_what_is_hidden(verb, weights, tmp_path):
+    results = []
+    for hidden in (0, 255):
+        half = np.array(picture(channels=3).convert("RGBA"))
+        half[:, :30] = (hidden, hidden, hidden, 0)
+        Image.fromarray(half).save(tmp_path / "half.png")
+        assert main([verb, str(tmp_path / "half.png"), "-o", str(tmp_path / "out.png"), "--weights", weights]) == 0
+        with Image.open(tmp_path / "out.png") as image:
+            results.append(np.array(image))
+    seen = results[0][..., 3] > 0
+    assert np.array_equal(results[0][seen], results[1][seen])
+    assert [result[0, 0].tolist() for result in results] == [[0, 0, 0, 0], [255, 255, 255, 0]], "hidden, and kept"
+
+
+def test_a_broken_photo_takes_no_place(photo, weights, tmp_path, capsys):
+    broken = tmp_path / "broken" / "a.png"
+    broken.parent.mkdir()
+    broken.write_bytes(b"no photo")
+    assert main(["restore", str(broken), str(photo), "--weights", weights, "-o", str(tmp_path / "out")]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert (tmp_path / "out" / "a.png").exists()
+
+
 def test_a_tiff_keeps_what_it_tells_about_the_photo(weights, tmp_path):
     exif = Image.Exif()
     exif[0x0110], exif[0x0132] = "a camera", "2026:01:02 03:04:05"
