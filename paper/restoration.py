@@ -82,7 +82,8 @@ def denoising(data: Path, arms: list[Arm]) -> list[dict[str, Any]]:
     for name, (train, test) in sets.items():
         rows += rows_of("denoising", name, "noisy", lambda x: x, test)
         width = max(WIDTHS, key=lambda sigma: sum(float(psnr(*pair)) for pair in results(blur(sigma), train)))
-        rows += rows_of("denoising", name, f"Gaussian blur, σ = {width:.1f}", blur(width), test)
+        blurred = rows_of("denoising", name, "Gaussian blur, the best width", blur(width), test)
+        rows += [{**row, "σ": round(width, 1)} for row in blurred]
     for arm in arms:
         trained = load(arm.out)
         for name, (_, test) in sets.items():

@@ -85,7 +85,7 @@ class MemoryLoader(EpochLoader):
 
     @cached_property
     def fingerprint(self) -> int:
-        return zlib.crc32(self.set.labels.numpy().tobytes())
+        return zlib.crc32(self.set.images.numpy().tobytes(), zlib.crc32(self.set.labels.numpy().tobytes()))
 
     def loaded(self, numbered: list[tuple[int, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         for i, indices in numbered:
@@ -151,7 +151,7 @@ class FileLoader(DecodingLoader):
 
     @cached_property
     def fingerprint(self) -> int:
-        return checksum(path.name for path in self.set.files)
+        return checksum(names_and_sizes(self.set.files))
 
 
 def checksum(parts: Iterable[object]) -> int:

@@ -44,12 +44,14 @@ def read_pairs(folder: Path, scale: int | None = None) -> Split:
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}. Give that of the dataset.")
     known = _all_known(folder, scale, DEEPEST)
-    if known:
-        return [pair for train, _ in known for pair in train], [pair for _, test in known for pair in test]
-    raise ValueError(
-        f"{folder} has no layout that is known here: RealSR's Canon and Nikon, City100's 001H.PNG, SIDD's Data, "
-        "PolyU's *_real.JPG, or train and test with input and target in each."
-    )
+    if not known:
+        raise ValueError(
+            f"{folder} has no layout that is known here: RealSR's Canon and Nikon, City100's 001H.PNG, SIDD's Data, "
+            "PolyU's *_real.JPG, or train and test with input and target in each."
+        )
+    train, test = [pair for part, _ in known for pair in part], [pair for _, part in known for pair in part]
+    _check_apart((pair.clean for pair in train), (pair.clean for pair in test))
+    return train, test
 
 
 def _all_known(folder: Path, scale: int | None, depth: int) -> list[Split]:
@@ -70,7 +72,6 @@ def _known(folder: Path, scale: int | None) -> Split | None:
                 if not pairs:
                     raise ValueError(f"{folder} has no pairs for {name}.")
                 _check_sizes(pairs)
-            _check_apart(found)
             return found
     return None
 
@@ -112,8 +113,11 @@ def _sidd(folder: Path, scale: int | None) -> Split | None:
     for place in sorted((folder / "Data").iterdir()):
         for clean in images_in(place) if place.is_dir() else ():
             if "GT_SRGB" in clean.name:
+                scene = re.match(r"[^_]+_([^_]+)", place.name)
+                if scene is None:
+                    raise ValueError(f"{place} does not tell its scene, as SIDD's folders do: 0001_001_S6_00100 ….")
                 noisy = _present(clean.with_name(clean.name.replace("GT_SRGB", "NOISY_SRGB")))
-                pairs.append(PhotoPair(noisy, clean, place.name.split("_")[1]))
+                pairs.append(PhotoPair(noisy, clean, scene[1]))
     return _split(pairs, lambda pair: pair.scene in SIDD_TEST_SCENES)
 
 
@@ -168,17 +172,15 @@ def _check_sizes(pairs: Iterable[PhotoPair]) -> None:
             )
 
 
-def _check_apart(split: Split) -> None:
+def _check_apart(trained: Iterable[Path], tested: Iterable[Path]) -> None:
     """No photo that is tested may have been trained on, under whatever name."""
-    trained: dict[int, list[Path]] = {}
-    for pair in split[0]:
-        trained.setdefault(pair.clean.stat().st_size, []).append(pair.clean)
-    for pair in split[1]:
-        for path in trained.get(pair.clean.stat().st_size, ()):
-            if filecmp.cmp(path, pair.clean, shallow=False):
-                raise ValueError(
-                    f"{pair.clean} is for testing, and {path} for training is the same photo: leave one out."
-                )
+    by_size: dict[int, list[Path]] = {}
+    for path in trained:
+        by_size.setdefault(path.stat().st_size, []).append(path)
+    for path in tested:
+        for other in by_size.get(path.stat().st_size, ()):
+            if filecmp.cmp(other, path, shallow=False):
+                raise ValueError(f"{path} is for testing, and {other} for training is the same photo: leave one out.")
 
 
 def read_clean(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -193,6 +195,7 @@ def read_clean(folder: Path) -> tuple[list[Path], list[Path]]:
         for photo in photos:
             image_size(photo)
         parts.append(photos)
+    _check_apart(*parts)
     return parts[0], parts[1]
 
 

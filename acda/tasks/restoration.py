@@ -92,11 +92,11 @@ def relative_mse(restored: Tensor, degraded: Tensor, clean: Tensor) -> Tensor:
 def read_photos(recipe: Restoration) -> tuple[Photos, Photos | Pixels]:
     """For training and for testing: pairs, or clean photos that noise is put on.
 
-    Where SIDD's validation blocks are in the folder itself they are what is tested, and all its scenes are trained on.
+    Where SIDD's validation blocks are beside its Data they are what is tested, and all its scenes are trained on.
     """
     if recipe.noise:
         train, test = ([PhotoPair(path, path, path.stem) for path in part] for part in read_clean(recipe.data))
     else:
         train, test = read_pairs(recipe.data, recipe.scale)
-    blocks = read_blocks(recipe.data)
+    blocks = read_blocks(recipe.data) if (recipe.data / "Data").is_dir() else None
     return (Photos(train), Photos(test)) if blocks is None else (Photos(train + test), blocks)

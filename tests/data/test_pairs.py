@@ -97,6 +97,9 @@ def test_what_is_wrong_is_named(tmp_path):
         path.unlink()
     with pytest.raises(ValueError, match="has no pairs for testing"):
         read_pairs(tmp_path / "own")
+    photo(sidd(tmp_path / "sidd") / "Data" / "holiday" / "GT_SRGB_010.PNG")
+    with pytest.raises(ValueError, match=r"holiday does not tell its scene"):
+        read_pairs(tmp_path / "sidd")
 
 
 def test_a_photo_cannot_be_trained_and_tested_on(tmp_path):
@@ -105,6 +108,22 @@ def test_a_photo_cannot_be_trained_and_tested_on(tmp_path):
     shutil.copy(tmp_path / "train" / "target" / "a.png", tmp_path / "test" / "target" / "b.png")
     with pytest.raises(ValueError, match=r"test/target/b.png is for testing, and .*/a.png .* the same photo"):
         read_pairs(tmp_path)
+
+
+def test_nor_a_photo_of_one_set_be_tested_in_another(tmp_path):
+    own(tmp_path / "a")
+    own(tmp_path / "b")
+    shutil.copy(tmp_path / "a" / "train" / "target" / "a.png", tmp_path / "b" / "test" / "target" / "a.png")
+    with pytest.raises(ValueError, match=r"b/test/target/a.png is for testing, and .*a/train/target/a.png"):
+        read_pairs(tmp_path)
+
+
+def test_nor_a_clean_photo(tmp_path):
+    photo(tmp_path / "train" / "a.png")
+    (tmp_path / "test").mkdir()
+    shutil.copy(tmp_path / "train" / "a.png", tmp_path / "test" / "b.png")
+    with pytest.raises(ValueError, match=r"test/b.png is for testing, and .*train/a.png .* the same photo"):
+        read_clean(tmp_path)
 
 
 def test_both_photos_are_cut_and_turned_alike():
@@ -123,6 +142,13 @@ def test_both_photos_are_cut_and_turned_alike():
             for mirrored in (pixels[top : top + 8, left : left + 8], pixels[top : top + 8, left : left + 8][:, ::-1])
         )
     assert len(seen) > 50
+
+
+def test_photos_are_turned_all_ways():
+    pixels = np.random.default_rng(0).integers(0, 255, (1, 8, 8, 3), dtype=np.uint8)
+    ways = [np.rot90(sides, quarters) for sides in (pixels[0], pixels[0, :, ::-1]) for quarters in range(4)]
+    seen = {augmented(pixels, 8, generator_for(seed))[0].tobytes() for seed in range(80)}
+    assert seen == {way.tobytes() for way in ways}
 
 
 def test_batches(tmp_path):

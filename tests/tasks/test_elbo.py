@@ -72,6 +72,32 @@ def test_the_prior_is_most_likely_where_the_noise_was_measured():
     assert int(weights.argmax()) == 24
     torch.testing.assert_close(weights, weights.flip(0))
     torch.testing.assert_close(weights, weights.T)
+    assert float(weights[3, 6] / weights[3, 3]) == pytest.approx(math.exp(-((3 / 3) ** 2) / 2)), "a spread of 3"
+
+
+def test_the_loss_is_the_sum_of_its_three_terms():
+    """At a posterior that is nowhere near, where none of them is small, each integrated."""
+    torch.manual_seed(0)
+    clean = torch.rand(1, 1, 3, 3, dtype=torch.float64)
+    noisy = clean + 0.3 * torch.randn_like(clean)
+    mean, variance = clean + 0.001 * torch.randn_like(clean), 1e-6 * (1 + torch.rand_like(clean))
+    alpha, beta = 2 + 20 * torch.rand_like(clean), 0.5 + torch.rand_like(clean)
+    q = Posterior(mean, variance.log(), alpha.log(), beta.log())
+    torch.testing.assert_close(q.noise() ** 2, beta / (alpha + 1))
+    prior_alpha, prior_beta = elbo.prior_of_variance(noisy, clean)
+    terms = []
+    for x, y, m, s, a, b, b0 in zip(
+        *(t.flatten().tolist() for t in (clean, noisy, mean, variance, alpha, beta, prior_beta)), strict=True
+    ):
+        of_variance, prior = stats.invgamma(a, scale=b), stats.invgamma(prior_alpha, scale=b0)
+        of_clean, near = stats.norm(m, s**0.5), stats.norm(x, elbo.CLEAN_VARIANCE**0.5)
+        squares = of_clean.expect(lambda z, y=y: (y - z) ** 2)
+        terms.append(expectation(lambda v, d=squares: 0.5 * math.log(2 * math.pi * v) + d / (2 * v), a, b))
+        terms.append(of_clean.expect(lambda z, q=of_clean, p=near: q.logpdf(z) - p.logpdf(z)))
+        terms.append(expectation(lambda v, q=of_variance, p=prior: q.logpdf(v) - p.logpdf(v), a, b))
+    shares = np.abs(np.reshape(terms, (-1, 3))).mean(0)
+    assert shares.min() > 0.01 * shares.max(), "a term that is left out would show"
+    assert float(elbo.loss(q, noisy, clean)) == pytest.approx(sum(terms) / clean.numel(), rel=1e-4)
 
 
 def test_the_loss_is_least_at_the_truth():

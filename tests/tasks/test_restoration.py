@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import scipy.io
 import torch
+from skimage.metrics import structural_similarity
 from torch import Tensor, nn
 
 from acda.data.pair_crops import Photos
 from acda.recipe import Restoration
 from acda.tasks.restoration import RestorationTask, read_photos, relative_mse
-from tests.data.test_pairs import own, sidd
+from tests.data.test_pairs import own, polyu, sidd
 
 
 @pytest.mark.parametrize("channels", ["y", "rgb"])
@@ -17,15 +18,29 @@ def test_scores_are_of_the_recipes_channels(tmp_path, channels):
     """Against the definition, written out: BT.601 in steps of 256, and the photo as a file would keep it."""
     recipe = Restoration(model="restorer_conv_small", epochs=1, data=own(tmp_path), crop=8, channels=channels)
     task = RestorationTask.of(recipe)
-    task.model = nn.Identity()
-    task.model.stride = task.model.cell = 1
+    task.model = Brighter()
     random = np.random.default_rng(0)
-    degraded, clean = random.integers(0, 256, (2, 3, 20, 24)) / 255
+    clean = random.integers(0, 256, (3, 20, 24)) / 255
+    degraded = np.clip(clean + random.normal(0, 0.1, clean.shape), 0, 1)
     found = task.test_sums(tuple(torch.from_numpy(x).float()[None] for x in (degraded, clean)))
+    restored = np.round(255 * np.clip(degraded + Brighter.by, 0, 1)) / 255
     if channels == "y":
-        degraded, clean = ((np.tensordot([65.481, 128.553, 24.966], x, 1) + 16) / 255 for x in (degraded, clean))
-    truth = -10 * np.log10(((degraded - clean) ** 2).mean())
+        restored, clean = ((np.tensordot([65.481, 128.553, 24.966], x, 1)[None] + 16) / 255 for x in (restored, clean))
+    truth = -10 * np.log10(((restored - clean) ** 2).mean())
     assert float(found["PSNR"]) == pytest.approx(truth, abs=1e-3)
+    whole_windows = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False}
+    map_of = structural_similarity(restored, clean, data_range=1, channel_axis=0, full=True, **whole_windows)[1]
+    assert float(found["SSIM"]) == pytest.approx(map_of[:, 5:-5, 5:-5].mean(), abs=1e-5)
+
+
+class Brighter(nn.Module):
+    """A restorer that leaves the levels of eight bits, and their range."""
+
+    cell = stride = 1
+    by = 0.3 / 255 + 0.02
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.by
 
 
 def test_the_relative_error_counts_photos_alike():
@@ -62,3 +77,14 @@ def test_with_sidds_blocks_all_scenes_are_trained_on(tmp_path):
         scipy.io.savemat(tmp_path / f"{name}.mat", {name: np.zeros((2, 3, 16, 16, 3), np.uint8)})
     train, test = read_photos(recipe)
     assert (len(train), len(test)) == (5, 6)
+
+
+def test_but_not_what_other_sets_hold_out(tmp_path):
+    """Blocks that do not lie beside SIDD's Data belong to nothing."""
+    sidd(tmp_path / "sidd")
+    polyu(tmp_path / "polyu")
+    for name in ("ValidationNoisyBlocksSrgb", "ValidationGtBlocksSrgb"):
+        scipy.io.savemat(tmp_path / f"{name}.mat", {name: np.zeros((2, 3, 16, 16, 3), np.uint8)})
+    train, test = read_photos(Restoration(model="restorer", epochs=1, data=tmp_path))
+    assert isinstance(test, Photos)
+    assert {pair.scene for pair in train.pairs}.isdisjoint({pair.scene for pair in test.pairs})
