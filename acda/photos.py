@@ -49,30 +49,30 @@ class Photo:
 def find_photos(names: Iterable[str], mark: str) -> list[Path]:
     """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match.
 
-    mark: of results, which are no photos beside their originals, whoever lists them: a folder, a pattern, the shell.
-    What is not there, or empty, or not to be looked at, is told when it is its turn, and the others go on.
+    mark: of results, which are no photos where folders and patterns find them beside their originals; what is named
+    itself is one, and so is not written over. What is not there, or empty, or not to be looked at, is told when it is its turn, and the others go on.
     """
     found: list[Path] = []
     for name in names:
         if not name:
             raise ValueError("the name of a photo is empty. Is it a variable of the shell that is not set?")
         try:
-            found += _meant_by(name) or [Path(name)]
+            found += _meant_by(name, mark) or [Path(name)]
         except OSError:
             found.append(Path(name))
     if not found:
         raise ValueError("which photos? Give files, folders or patterns.")
-    return _originals(list(dict.fromkeys(found)), mark)
+    return list(dict.fromkeys(found))
 
 
-def _meant_by(name: str) -> list[Path]:
+def _meant_by(name: str, mark: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
-        return images_in(path)
+        return _originals(images_in(path), mark)
     if path.exists() or not glob.has_magic(name):
         return [path]
     matches = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207  any place
-    return [match for match in matches if not match.is_dir()]
+    return _originals([match for match in matches if not match.is_dir()], mark)
 
 
 def _originals(photos: list[Path], mark: str) -> list[Path]:
