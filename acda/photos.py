@@ -50,7 +50,8 @@ def find_photos(names: Iterable[str], mark: str) -> list[Path]:
     """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match.
 
     mark: of results, which are no photos where folders and patterns find them beside their originals; what is named
-    itself is one, and so is not written over. What is not there, or empty, or not to be looked at, is told when it is its turn, and the others go on.
+    itself is one, and so is not written over. What is not there, or empty, or not to be looked at, is told when it is
+    its turn, and the others go on.
     """
     found: list[Path] = []
     for name in names:
