@@ -45,13 +45,17 @@ def convert(
     model = model if inplace else copy.deepcopy(model)
     report = _Report()
     swapped: dict[int, nn.Module] = {}
+    places: dict[int, list[str]] = {}
+    for name, conv in _convolutions(model):
+        places.setdefault(id(conv), []).append(name)
     owners = Counter(id(p) for part in model.modules() for p in part.parameters(recurse=False))
     for name, conv in list(_convolutions(model)):
         if name not in chosen:
             continue
         if id(conv) not in swapped:
             tied = any(owners[id(p)] > 1 for p in conv.parameters())
-            swapped[id(conv)] = _swap(name, conv, tied, keep_weights, options, report)
+            others = [other for other in places[id(conv)] if other not in chosen]
+            swapped[id(conv)] = _swap(name, conv, tied, others, keep_weights, options, report)
         if not name:
             model = swapped[id(conv)]
         else:
@@ -84,13 +88,25 @@ def _choose(model: nn.Module, names: Names) -> list[str]:
 
 
 def _swap(
-    name: str, conv: nn.Conv2d, tied: bool, keep_weights: bool, options: dict[str, Any], report: "_Report"
+    name: str,
+    conv: nn.Conv2d,
+    tied: bool,
+    others: list[str],
+    keep_weights: bool,
+    options: dict[str, Any],
+    report: "_Report",
 ) -> nn.Module:
+    if others:
+        report.left[name] = f"it is also {', '.join(others)}, which was not chosen, and would no longer be the same"
+        return conv
     if tied:
         report.left[name] = "its weight or bias is another layer's too, and would no longer be"
         return conv
     if conv._forward_hooks or conv._forward_pre_hooks or conv._backward_hooks or conv._backward_pre_hooks:
         report.left[name] = "it carries hooks, which would be lost"
+        return conv
+    if "forward" in vars(conv):
+        report.left[name] = "its forward was replaced by another, which would be lost"
         return conv
     try:
         layer = AdaptiveConv2d.like(conv, **options)

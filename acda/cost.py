@@ -141,8 +141,11 @@ def _parameters(module: nn.Module) -> int:
 def seconds(module: nn.Module, *shapes: tuple[int, ...], training: bool = False, rounds: int = 5) -> float:
     """Median time of one pass where the module is: inference, or forward and backward. For comparisons in one run."""
     module = copy.deepcopy(module)  # training moves its statistics
-    like = next(module.parameters())
-    inputs = [torch.randn(shape, device=like.device, dtype=like.dtype) for shape in shapes]
+    like = next(module.parameters(), torch.empty(0))
+    learnt = [p for p in module.parameters() if p.requires_grad]
+    # A frozen module is passed through by the gradient of what is before it.
+    ask = training and not learnt
+    inputs = [torch.randn(s, device=like.device, dtype=like.dtype, requires_grad=ask) for s in shapes]
     module.train(training)
     taken = []
     for _ in range(rounds + 1):
@@ -150,7 +153,7 @@ def seconds(module: nn.Module, *shapes: tuple[int, ...], training: bool = False,
         with torch.set_grad_enabled(training):
             out = module(*inputs)
         if training:
-            torch.autograd.grad(out.sum(), [p for p in module.parameters() if p.requires_grad])
+            torch.autograd.grad(out.sum(), learnt or inputs, allow_unused=True)
         if like.device.type == "cuda":
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - begun)

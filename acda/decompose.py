@@ -25,6 +25,13 @@ def decompose_filters(weight: Tensor, bases: Tensor | None, num_atoms: int) -> D
     >>> mixing.shape, coefficients.shape, error < 1e-12
     (torch.Size([8, 4, 9]), torch.Size([9, 9]), True)
     """
+    if num_atoms < 1:
+        raise ValueError(f"num_atoms needs to be at least 1; got {num_atoms}.")
+    if bases is not None and bases.shape[1:] != weight.shape[2:]:
+        raise ValueError(
+            f"bases needs elements of the filters' own size, (L, {weight.shape[2]}, {weight.shape[3]}); got "
+            f"{tuple(bases.shape)}."
+        )
     filters = weight.detach().cpu().double().flatten(2)
     psi = torch.eye(filters.shape[2], dtype=torch.float64) if bases is None else _flat(bases)
     # Elements that differ by their rounding span no direction of their own.

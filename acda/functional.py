@@ -152,7 +152,10 @@ def _side_of(coefficients: Tensor, bases: Tensor | None) -> int:
 def check_input(x: Tensor) -> None:
     """An image batch: floating point, (B, C, H, W)."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"the input needs to be a tensor (B, C, H, W); got {type(x).__name__}.")
+        hint = ""
+        if isinstance(x, torch.fx.Proxy):
+            hint = ' Tracing needs the layer as a leaf; torchvision\'s takes {"leaf_modules": [acda.AdaptiveConv2d]}.'
+        raise TypeError(f"the input needs to be a tensor (B, C, H, W); got {type(x).__name__}.{hint}")
     if x.ndim != 4:
         hint = " Add a batch dimension with x.unsqueeze(0)." if x.ndim == 3 else ""
         raise ValueError(f"the input needs 4 dimensions, (B, C, H, W); got {tuple(x.shape)}.{hint}")

@@ -1,6 +1,7 @@
 """Where a convolution's windows lie: kernel side, stride, padding, dilation, and the sizes that follow."""
 
-from typing import NamedTuple
+import operator
+from typing import Any, NamedTuple
 
 Pair = int | tuple[int, int]
 
@@ -65,25 +66,30 @@ class Window(NamedTuple):
         return self._replace(padding=(0, 0))
 
 
-def kernel_side(kernel_size: Pair) -> int:
-    """The side k of an odd square kernel given as k or (k, k).
+def kernel_side(kernel_size: Pair, name: str = "kernel_size") -> int:
+    """The side k of an odd square kernel given as k or (k, k). name: how errors call it
 
     >>> kernel_side((5, 5))
     5
     """
-    height, width = _pair("kernel_size", kernel_size, least=1)
+    height, width = _pair(name, kernel_size, least=1)
     if height != width:
-        raise ValueError(f"kernel_size needs a square, k or (k, k): atoms are square; got {(height, width)}.")
+        raise ValueError(f"{name} needs a square, k or (k, k): atoms are square; got {(height, width)}.")
     if height % 2 == 0:
         raise ValueError(
-            f"kernel_size needs an odd number, so that every window has a centre pixel; got {height}. "
+            f"{name} needs an odd number, so that every window has a centre pixel; got {height}. "
             f"Try {height - 1} or {height + 1}."
         )
     return height
 
 
+def whole(value: Any) -> Any:
+    """NumPy's and others' whole numbers as Python's, which Conv2d takes too; anything else as it is."""
+    return value if isinstance(value, int) or not hasattr(value, "__index__") else operator.index(value)
+
+
 def _pair(name: str, value: Pair, least: int) -> tuple[int, int]:
-    both = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    both = tuple(map(whole, value)) if isinstance(value, tuple | list) else (whole(value),) * 2
     if len(both) != 2 or any(isinstance(v, bool) or not isinstance(v, int) for v in both):
         raise TypeError(f"{name} needs an int or a pair of ints; got {value!r}.")
     if min(both) < least:

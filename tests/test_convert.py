@@ -133,6 +133,15 @@ def test_a_module_used_twice_stays_shared():
     assert type(converted[0]) is AdaptiveConv2d
 
 
+def test_a_module_of_which_one_place_is_chosen_stays_shared_too():
+    conv = nn.Conv2d(4, 4, 3, padding=1)
+    model = nn.Sequential(conv, nn.Sequential(conv), nn.Conv2d(4, 4, 3))
+    with pytest.warns(ConversionWarning, match="1 of 2 layers stay as they were:\n  0: it is also 1.0, which was not"):
+        converted = convert(model, names=["0", "2"], bases=None, num_atoms=9)
+    assert converted[0] is converted[1][0]
+    assert types(converted) == ["2"]
+
+
 def test_layers_with_one_weight_stay_as_they_are():
     model = nn.Sequential(*(nn.Conv2d(4, 4, 3) for _ in range(3)))
     model[2].weight = model[0].weight
@@ -150,17 +159,20 @@ def test_what_cannot_be_swapped_stays_and_is_named():
     hooked.register_forward_hook(lambda *_: None)
     model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 2), nn.Conv2d(4, 4, (3, 5)), nn.Conv2d(4, 4, 1), hooked)
     model.append(Special(4, 4, 3))
+    model.append(nn.Conv2d(4, 4, 3))
+    model[6].forward = lambda x: x
     with pytest.warns(ConversionWarning) as caught:
         converted = convert(model)
     assert types(converted) == ["0"]
     assert type(converted[5]) is Special
     (message,) = (str(w.message) for w in caught)
-    assert "4 of 5 layers stay" in message
+    assert "5 of 6 layers stay" in message
     for line in (
         "1: kernel_size needs an odd",
         "2: kernel_size needs a square",
         "3: Fourier-Bessel",
         "4: it carries hooks",
+        "6: its forward was replaced",
     ):
         assert f"\n  {line}" in message
 

@@ -109,6 +109,13 @@ def test_time_is_measured_and_the_model_is_as_it_was():
     assert all(torch.equal(before[name], t) for name, t in model.state_dict().items())
 
 
+def test_time_of_modules_that_learn_nothing_or_only_in_part():
+    unused = nn.Sequential(nn.Conv2d(3, 3, 3))
+    unused.register_parameter("unused", nn.Parameter(torch.zeros(2)))
+    for module in (nn.ReLU(), unused, nn.Conv2d(3, 3, 3).requires_grad_(False)):
+        assert seconds(module, (1, 3, 4, 4), training=True, rounds=1) > 0
+
+
 def test_shapes_are_needed():
     with pytest.raises(ValueError, match="the shape of each input"):
         count(nn.Conv2d(3, 3, 3))

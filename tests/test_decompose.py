@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from acda import decompose_filters, multiscale_fourier_bessel
+from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
 
 
 def rebuild(mixing, coefficients, bases):
@@ -42,6 +42,13 @@ def test_more_atoms_than_there_are_directions_are_not_invented():
     assert mixing.shape == (4, 4, 9)
     assert coefficients.shape == (9, 9)
     assert error < 1e-12
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ValueError, match=r"filters' own size, \(L, 5, 5\); got \(6, 3, 3\)"):
+        decompose_filters(torch.randn(2, 2, 5, 5), fourier_bessel(3), 6)
+    with pytest.raises(ValueError, match="num_atoms needs to be at least 1; got -1"):
+        decompose_filters(torch.randn(2, 2, 3, 3), None, -1)
 
 
 def test_zero_filters_have_no_error():

@@ -64,15 +64,20 @@ class AdaptiveConv2d(ConvLike):
         self.num_atoms, self.num_bases = num_atoms, num_bases
 
         self._uses_fourier_bessel = isinstance(bases, str)
-        self._register_bases(bases, device, dtype)
+        # What reset_parameters puts back; learnable bases are the caller's.
+        fixed = isinstance(bases, Tensor) and not isinstance(bases, nn.Parameter) and not bases.is_meta
+        self._given_bases = bases.detach().cpu().clone() if isinstance(bases, Tensor) and fixed else None
+        self._register_bases(bases, device or torch.get_default_device(), dtype)
         self.mixing = nn.Parameter(
             torch.empty(out_channels, in_channels // groups, num_atoms, device=device, dtype=dtype)
         )
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         )
+        self._check_learnable_bases()
         if generator is not None and not isinstance(generator, nn.Module):
             raise TypeError(f"generator needs to be an nn.Module; got {type(generator).__name__}.")
+        self._made_generator = generator is None
         self.generator = generator if generator is not None else self._default_generator(first_kernel, device, dtype)
         self._reset_mixing(gain=1.0)
 
@@ -120,12 +125,15 @@ class AdaptiveConv2d(ConvLike):
         gain: factor on the output's standard deviation. √6 gives Kaiming's normal initialisation for ReLU networks.
         A generator of your own is left as it is.
         """
-        if isinstance(self.generator, AtomGenerator):
+        if self._made_generator and isinstance(self.generator, AtomGenerator):
             self.generator.reset_parameters()
-        if self._uses_fourier_bessel and self.bases is not None:
+        given = self._given_bases
+        if self._uses_fourier_bessel:
+            given = multiscale_fourier_bessel(self.window.side, self.num_bases, device="cpu", dtype=torch.float64)
+        if given is not None and self.bases is not None:
             # A layer made on the meta device has no bases until it is reset.
             with torch.no_grad():
-                self.bases.copy_(multiscale_fourier_bessel(self.window.side, self.num_bases, dtype=torch.float64))
+                self.bases.copy_(given)
         self._reset_mixing(gain)
 
     @classmethod
@@ -259,11 +267,29 @@ class AdaptiveConv2d(ConvLike):
         # Conv2d draws weights and bias from ±1/√fan_in, and white input comes out with a third of its variance. Ours
         # sums M·C/groups responses, each with a variance of E[α²]·Σ‖ψ_l‖².
         fan_in = self.mixing.shape[1] * self.window.side**2
-        energy = self.window.side**2 if self.bases is None else float(self.bases.detach().cpu().double().square().sum())
+        energy = self._energy_of_bases()
         bound = gain / math.sqrt(self.mixing.shape[1] * self.num_atoms * TANH_POWER * energy)
         nn.init.uniform_(self.mixing, -bound, bound)
         if self.bias is not None:
             nn.init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+
+    def _energy_of_bases(self) -> float:
+        """Σ‖ψ_l‖²; Fourier-Bessel elements and pixels have a norm of one each."""
+        if self._uses_fourier_bessel or self.bases is None:
+            return self.num_elements
+        return float(self.bases.detach().cpu().double().square().sum())
+
+    def _check_learnable_bases(self) -> None:
+        """A parameter stays what it is, and so has to be what the layer is."""
+        bases, mixing = self.bases, self.mixing
+        if not isinstance(bases, nn.Parameter):
+            return
+        elsewhere = bases.device != mixing.device and not (bases.is_meta or mixing.is_meta)
+        if bases.dtype != mixing.dtype or elsewhere:
+            raise TypeError(
+                f"learnable bases need the layer's own dtype and device, {mixing.dtype} on {mixing.device}; got "
+                f"{bases.dtype} on {bases.device}. Make the parameter with them."
+            )
 
     def _register_bases(
         self, bases: str | Tensor | None, device: torch.device | str | None, dtype: torch.dtype | None
@@ -289,7 +315,7 @@ class AdaptiveConv2d(ConvLike):
                 f"bases needs elements of the kernel's own size, (L, {side}, {side}); got {tuple(bases.shape)}. "
                 "Zero-pad smaller elements."
             )
-        if not bases.is_meta and not bases.detach().any():
+        if not self._uses_fourier_bessel and not bases.is_meta and not bases.detach().any():
             raise ValueError("bases needs elements that are not all zero: no filter can be made of them.")
         if isinstance(bases, nn.Parameter):
             self.bases = bases

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acda.functional import check_alike, check_groups, check_input
-from acda.window import Pair, Window, kernel_side
+from acda.window import Pair, Window, kernel_side, whole
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -90,7 +90,8 @@ class ConvLike(nn.Module):
 
 def check_counts(**counts: int) -> None:
     """Positive whole numbers."""
-    for name, count in counts.items():
+    for name, given in counts.items():
+        count = whole(given)
         if isinstance(count, bool) or not isinstance(count, int):
             raise TypeError(f"{name} needs an int; got {count!r}.")
         if count < 1:

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acda.backends import native
-from acda.functional import check_input, conv2d, conv2d_tanh, takes_native_exactly
+from acda.functional import check_alike, check_input, conv2d, conv2d_tanh, takes_native_exactly
 from acda.layers.conv_like import check_padding_mode
 from acda.window import Pair, Window, kernel_side
 
@@ -45,7 +45,7 @@ class AtomGenerator(nn.Module):
         check_padding_mode(padding_mode)
         self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
         self.in_channels, self.padding_mode = in_channels, padding_mode
-        side = kernel_side(first_kernel)
+        side = kernel_side(first_kernel, "first_kernel")
         # No biases: each convolution is followed by a normalisation, which has its own.
         self.squeeze = nn.Conv2d(in_channels, hidden, side, bias=False, device=device, dtype=dtype)
         self.squeeze_norm = ForgivingBatchNorm2d(hidden, device=device, dtype=dtype)
@@ -61,6 +61,8 @@ class AtomGenerator(nn.Module):
         check_input(x)
         if x.shape[1] != self.in_channels:
             raise ValueError(f"the generator needs {self.in_channels} channels in (B, C, H, W); got {tuple(x.shape)}.")
+        if type(self.squeeze) is nn.Conv2d:
+            check_alike(x, **{"the generator": self.squeeze.weight})
         self.window.output_size(x.shape[2], x.shape[3])  # refuses a map that is too small
         margin = self.squeeze.kernel_size[0] // 2
         hidden = self._step(x, self.squeeze, self.squeeze_norm, (margin, margin))
@@ -161,7 +163,8 @@ def _is_ours(conv: nn.Module, norm: nn.Module) -> bool:
         and conv.bias is None
         and (conv.padding, conv.dilation, conv.groups) == ((0, 0), (1, 1), 1)
         and type(norm) in (nn.BatchNorm2d, ForgivingBatchNorm2d)
-        and bool(norm.affine)
+        and norm.weight is not None
+        and norm.bias is not None
         and not _has_hooks(conv)
         and not any("forward" in vars(part) for part in (conv, norm))
     )

@@ -51,6 +51,13 @@ class Involution2d(ConvLike):
             "bias", nn.Parameter(torch.zeros(out_channels, device=device, dtype=dtype)) if bias else None
         )
 
+    def reset_parameters(self) -> None:
+        """Start afresh."""
+        for part in (self.squeeze, self.norm, self.span):
+            part.reset_parameters()
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.span.weight)
         filters = self.filters(x).flatten(0, 1)[:, None]

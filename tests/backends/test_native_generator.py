@@ -18,15 +18,18 @@ pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MI
     st.integers(1, 40),
     st.sampled_from([1, 3]),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.tuples(st.integers(-3, 4), st.integers(-3, 4)),
     st.sampled_from(list(TOLERANCE)),
     st.sampled_from(sorted(LAYOUTS)),
     st.integers(1, 3),
 )
 def test_a_step_of_the_generator_equals_conv2d_and_tanh(shape, outputs, side, stride, padding, dtype, layout, count):
-    x, weight, shift = torch.randn(shape), torch.randn(outputs, shape[1], side, side), torch.randn(outputs)
-    padding = padding if side == 3 else (padding[0] - 1, padding[1] - 1)
-    truth = F.conv2d(x.double(), weight.double(), shift.double(), stride, padding).tanh()
+    """Negative padding crops: the map is as much larger."""
+    B, C, H, W = shape
+    (py, px), reach = padding, side // 2
+    x = torch.randn(B, C, H + 2 * max(reach - py, 0), W + 2 * max(reach - px, 0))
+    weight, shift = torch.randn(outputs, C, side, side), torch.randn(outputs)
+    truth = F.conv2d(F.pad(x, (px, px, py, py)).double(), weight.double(), shift.double(), stride).tanh()
     with threads(count):
         args = (LAYOUTS[layout](x.to(dtype)), weight.to(dtype), shift.to(dtype), stride, padding)
         assert_near(conv2d_tanh(*args, backend="native"), truth, dtype)

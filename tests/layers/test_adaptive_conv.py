@@ -2,13 +2,15 @@ import copy
 import io
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from acda import AdaptiveConv2d, fourier_bessel
+from acda import AdaptiveConv2d, AtomGenerator, fourier_bessel
 from acda.functional import takes_native
 from acda.layers.generator import TANH_POWER
 from tests import naive
@@ -247,6 +249,38 @@ def test_made_on_meta_then_reset_is_a_fresh_layer():
     assert layer(torch.randn(1, 3, 8, 8)).isfinite().all()
 
 
+@pytest.mark.parametrize("how", ["argument", "context"])
+def test_bases_of_your_own_outlive_meta(how):
+    bases = torch.randn(2, 3, 3)
+    if how == "argument":
+        layer = AdaptiveConv2d(2, 2, 3, bases=bases, device="meta")
+    else:
+        with torch.device("meta"):
+            layer = AdaptiveConv2d(2, 2, 3, bases=bases)
+    assert layer.bases is not None
+    assert layer.bases.is_meta
+    layer.to_empty(device="cpu").reset_parameters()
+    assert torch.equal(layer.bases, bases)
+    assert layer(torch.randn(1, 2, 5, 5)).isfinite().all()
+
+
+def test_a_layer_can_be_made_of_fake_tensors():
+    with FakeTensorMode():
+        layer = AdaptiveConv2d(3, 4, 7, padding=3)
+        assert layer.mixing.shape == (4, 3, 6)
+
+
+def test_numbers_may_be_numpys():
+    three = np.int64(3)
+    assert AdaptiveConv2d(three, 4, three, (np.int32(1), 1))(torch.randn(1, 3, 5, 5)).shape == (1, 4, 3, 3)
+
+
+def test_tracing_is_told_what_it_needs():
+    model = nn.Sequential(AdaptiveConv2d(3, 4, 3))
+    with pytest.raises(TypeError, match=r"got Proxy. Tracing needs the layer as a leaf"):
+        torch.fx.symbolic_trace(model)
+
+
 def test_learnable_bases_stay_learnable():
     bases = nn.Parameter(fourier_bessel(3))
     layer = AdaptiveConv2d(2, 3, 3, bases=bases)
@@ -260,6 +294,10 @@ def test_a_generator_of_your_own():
     phi = nn.Conv2d(2, 6 * 9, 3, stride=2)
     layer = AdaptiveConv2d(2, 3, 3, stride=2, bases=None, generator=phi)
     assert layer(torch.randn(1, 2, 9, 9)).shape == (1, 3, 4, 4)
+    phi = AtomGenerator(2, 6 * 6, 3)
+    before = {name: t.clone() for name, t in phi.state_dict().items()}
+    AdaptiveConv2d(2, 3, 3, generator=phi).reset_parameters(2.0)
+    assert all(torch.equal(before[name], t) for name, t in phi.state_dict().items()), "it is left as it is"
     with pytest.raises(ValueError, match=r"\(1, 54, 4, 4\); got \(1, 54, 7, 7\).*stride"):
         AdaptiveConv2d(2, 3, 3, stride=2, bases=None, generator=nn.Conv2d(2, 54, 3))(torch.randn(1, 2, 9, 9))
 
@@ -295,6 +333,13 @@ LAYER = AdaptiveConv2d(3, 4, 3)
         (lambda: AdaptiveConv2d(3, 4, 5, bases=fourier_bessel(3)), ValueError, r"\(L, 5, 5\); got \(6, 3, 3\)"),
         (lambda: AdaptiveConv2d(3, 4, 3, bases=torch.ones(2, 3, 3).long()), TypeError, "got torch.int64"),
         (lambda: AdaptiveConv2d(3, 4, 3, bases=torch.zeros(2, 3, 3)), ValueError, "not all zero"),
+        (
+            lambda: AdaptiveConv2d(3, 4, 3, bases=nn.Parameter(fourier_bessel(3)), dtype=torch.float64),
+            TypeError,
+            "torch.float64 on cpu; got torch.float32 on cpu",
+        ),
+        (lambda: AdaptiveConv2d(3, 4, 3, first_kernel=2), ValueError, "first_kernel needs an odd number"),
+        (lambda: AtomGenerator(3, 9, 3)(torch.zeros(1, 3, 8, 8).double()), TypeError, "the generator is torch.float32"),
         (lambda: AdaptiveConv2d(3, 4, 3, generator=lambda x: x), TypeError, "nn.Module; got function"),
     ],
 )

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import prune
 
-from acda import AtomGenerator
+from acda import AdaptiveConv2d, AtomGenerator
 from tests.strategies import Case, cases
 
 
@@ -238,3 +238,12 @@ def test_parameters_may_be_columns_of_a_matrix():
         torch.testing.assert_close(torch.func.functional_call(phi, given, x), phi(x))
         with torch.no_grad():
             torch.testing.assert_close(torch.func.functional_call(phi, given, x), phi(x))
+
+
+def test_a_normalisation_without_a_shift_is_called_in_every_mode():
+    layer, x = AdaptiveConv2d(3, 4, 3), torch.randn(1, 3, 6, 6)
+    layer.generator.predict_norm = nn.BatchNorm2d(36, bias=False)
+    layer.eval()
+    with torch.no_grad():
+        alone = layer(x)
+    torch.testing.assert_close(layer(x), alone)
