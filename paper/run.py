@@ -2,6 +2,7 @@
 
     python paper/run.py --data DIR                 # DIR has the folders of ARMS; two runs at once, one thread each
     python paper/run.py --data DIR --only cifar10  # the runs whose names have this, or one of several words, in them
+    python paper/run.py --data DIR --at-once 1 --threads 2    # one after the other: a long one is done sooner
     python paper/run.py --collect                  # results/*.json from the runs that are complete
 
 Runs are in runs/paper. One that is complete, there or in results/*.json, is not run again (unless with --again), one
@@ -155,6 +156,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD")
     parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of each training")
     parser.add_argument("--again", action="store_true", help="also what has its figures in results/*.json")
     parser.add_argument("--collect", action="store_true")
     options = parser.parse_args()
@@ -181,7 +183,7 @@ def wait_for(arms: list[Arm], options: argparse.Namespace) -> None:
                 sys.exit(f"{first.recipe} begins with the weights of {first.begins_with}: run that first, with --again")
             for arm in ready[: options.at_once - len(running)]:
                 waiting.remove(arm)
-                running[arm] = start(arm, options.data, lock)
+                running[arm] = start(arm, options.data, options.threads, lock)
             time.sleep(1)
             for arm, process in list(running.items()):
                 if process.poll() is not None:
@@ -210,20 +212,20 @@ def only_queue() -> int:
     return lock
 
 
-def start(arm: Arm, data: Path, lock: int) -> "subprocess.Popen[bytes]":
+def start(arm: Arm, data: Path, threads: int, lock: int) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "acda", "train", arm.recipe, "--data", str(data / arm.folder)]
-    command += ["--out", str(arm.out), "--threads", "1"]
+    command += ["--out", str(arm.out), "--threads", str(threads)]
     command += arm.settings
     command += ["--initial", str(weights_of(arm.begins_with))] if arm.begins_with else []
     command += ["--resume"] if (arm.out / "checkpoints" / "last.ckpt").exists() else []
     print(f"{arm.run}: {'goes on' if '--resume' in command else 'begins'}", flush=True)
     with arm.log.open("a") as log:
-        # A group of its own: Ctrl-C reaches it once, through us. OpenMP's threads would fight for the cores.
+        # A group of its own: Ctrl-C reaches it once, through us. More threads than it may use would fight for the cores.
         return subprocess.Popen(
             command,
             stdout=log,
             stderr=log,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
             process_group=0,
             pass_fds=(lock,),
             preexec_fn=in_the_background,
