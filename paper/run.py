@@ -220,7 +220,7 @@ def start(arm: Arm, data: Path, threads: int, lock: int) -> "subprocess.Popen[by
     command += ["--resume"] if (arm.out / "checkpoints" / "last.ckpt").exists() else []
     print(f"{arm.run}: {'goes on' if '--resume' in command else 'begins'}", flush=True)
     with arm.log.open("a") as log:
-        # A group of its own: Ctrl-C reaches it once, through us. More threads than it may use would fight for the cores.
+        # A group of its own: Ctrl-C reaches it once, through us. More threads than that would fight for the cores.
         return subprocess.Popen(
             command,
             stdout=log,
