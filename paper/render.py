@@ -6,7 +6,6 @@ python paper/render.py --check    # fails when RESULTS.md is not what the files 
 
 import argparse
 import json
-import re
 import sys
 import tomllib
 from pathlib import Path
@@ -51,14 +50,14 @@ def render(folder: Path = HERE) -> str:
 def section(table: dict[str, Any], results: dict[str, Any]) -> str:
     """One table of the paper: what we have beside what it prints, then what it prints and we do not have.
 
-    Where the paper prints nothing there is nothing to stand beside: a line a network, a column a figure; and no table
-    until there are results.
+    Where the paper prints none of these figures there is nothing to stand beside: a line a network, a column a figure;
+    and no table until there are results.
     """
     mine = [(name, row) for name, result in results.items() for row in result["rows"] if row["table"] == table["id"]]
     if not mine and not table["rows"]:
         return ""
     parts = [f"## {table['title']}\n"]
-    if mine and not table["rows"]:
+    if mine and all(published_value(table, row) is None for _, row in mine):
         parts += [*side_by_side([row for _, row in mine]), ""]
     elif mine:
         parts.append("| | | published | ours | difference |\n|---|---|---:|---:|---:|")
@@ -86,10 +85,13 @@ def section(table: dict[str, Any], results: dict[str, Any]) -> str:
 def side_by_side(rows: list[dict[str, Any]]) -> list[str]:
     """Ours alone: a line for each name, a column for each dataset and metric, whose figures end at the same digit."""
     columns: dict[str, dict[str, float | str]] = {}
+    names: dict[str, None] = {}
     for row in rows:
-        columns.setdefault(heading(row["dataset"], row["metric"]), {})[row["name"]] = row["value"]
+        dataset, seed = without_seed(row["dataset"])
+        name = heading(row["name"], seed)
+        names[name] = None
+        columns.setdefault(heading(dataset, row["metric"]), {})[name] = row["value"]
     cells = {head: evenly(values) for head, values in columns.items()}
-    names = dict.fromkeys(row["name"] for row in rows)
     body = [f"| {name} | {' | '.join(cells[head].get(name, '') for head in columns)} |" for name in names]
     return [f"| ours | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}", *body]
 
@@ -114,8 +116,14 @@ def shown(value: float | str) -> str:
 
 
 def columns_of(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """The published columns that a row belongs to: of its dataset (our seeds are not part of its name), or of any."""
-    return [(re.sub(r", seed \d+$", "", row["dataset"]), row["metric"]), ("", row["metric"])]
+    """The published columns that a row belongs to: of its dataset, or of any."""
+    return [(without_seed(row["dataset"])[0], row["metric"]), ("", row["metric"])]
+
+
+def without_seed(dataset: str) -> tuple[str, str]:
+    """The name of a dataset, and the seed that stands behind it where a network was trained with several."""
+    name, comma, seed = dataset.rpartition(", seed ")
+    return (name, f"seed {seed}") if comma else (dataset, "")
 
 
 def published_value(table: dict[str, Any], row: dict[str, Any]) -> str | None:

@@ -67,3 +67,5 @@ def test_difference_is_in_the_papers_digits():
 def test_what_the_paper_does_not_print_stands_side_by_side():
     rows = [{"name": n, "dataset": "d", "metric": m, "value": v} for n, m, v in (("a", "x", 1234.5), ("b", "y", 0.5))]
     assert render.side_by_side(rows)[1:] == ["| a | 1,234 |  |", "| b |  | 0.5 |"]
+    rows = [{"name": "a", "dataset": f"d, seed {seed}", "metric": "m", "value": seed} for seed in (1, 2)]
+    assert render.side_by_side(rows) == ["| ours | d, m |\n|---|---:|", "| a, seed 1 | 1 |", "| a, seed 2 | 2 |"]
