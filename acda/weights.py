@@ -41,18 +41,13 @@ def load(name: str | Path) -> Trained:
         raise ValueError(f"{path} tells of no network that can be made here ({error}).") from error
     state = {key.removeprefix("model."): t.float() for key, t in tensors.items() if key.startswith("model.")}
     fill(model, state, path, facts["model"])
-    return Trained(model.eval(), _statistics(tensors, path), facts)
-
-
-def _statistics(tensors: dict[str, Tensor], path: Path) -> Tensor:
-    """Of the training images, from a file whose numbers are all numbers."""
+    for key, t in tensors.items():
+        if not bool(t.isfinite().all()):
+            raise ValueError(f"{path} has numbers in {key} that are not finite: its training came to nothing.")
     statistics = tensors.get("statistics", torch.empty(0)).float()
     if statistics.shape != (2, 3) or not bool((statistics[1] > 0).all()):
         raise ValueError(f"{path} has no mean and deviation of its training images: `acda train` did not write it.")
-    for name, t in tensors.items():
-        if not bool(t.isfinite().all()):
-            raise ValueError(f"{path} has numbers in {name} that are not finite: its training came to nothing.")
-    return statistics
+    return Trained(model.eval(), statistics, facts)
 
 
 def find_weights(name: str | Path) -> Path:

@@ -123,10 +123,16 @@ ARMS = [
             ("LP-KPN, l = 5", "lp_kpn"),
         )
     ),
-    *(ablation("ablation_atoms", f"m = {m}", "num_atoms", m) for m in (3, 5, 6, 7, 9, 11, 13, 15)),
-    ablation("ablation_atoms", "m = 6", "num_atoms", 6, seed=1),
-    *(ablation("ablation_scales", f"S = {s}", "kernel_size", 2 * s + 1) for s in range(1, 6)),
-    ablation("ablation_scales", "S = 3", "kernel_size", 7, seed=1),
+    *(
+        ablation("ablation_atoms", f"m = {m}", "num_atoms", m, seed)
+        for m in (3, 5, 6, 7, 9, 11, 13, 15)
+        for seed in ((0, 1) if m == 6 else (0,))
+    ),
+    *(
+        ablation("ablation_scales", f"S = {s}", "kernel_size", 2 * s + 1, seed)
+        for s in range(1, 6)
+        for seed in ((0, 1) if s == 3 else (0,))
+    ),
     *(
         Arm("denoising", "PolyU and SIDD", name, f"polyu_sidd_{model}", "denoising", 96)
         for name, model in (

@@ -85,7 +85,7 @@ class MemoryLoader(EpochLoader):
 
     @cached_property
     def fingerprint(self) -> int:
-        return zlib.crc32(self.set.images.numpy().tobytes(), zlib.crc32(self.set.labels.numpy().tobytes()))
+        return zlib.crc32(self.set.images.contiguous().numpy().data, zlib.crc32(self.set.labels.numpy().tobytes()))
 
     def loaded(self, numbered: list[tuple[int, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         for i, indices in numbered:

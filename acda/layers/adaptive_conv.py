@@ -65,8 +65,9 @@ class AdaptiveConv2d(ConvLike):
 
         self._uses_fourier_bessel = isinstance(bases, str)
         # What reset_parameters puts back; learnable bases are the caller's.
-        fixed = isinstance(bases, Tensor) and not isinstance(bases, nn.Parameter) and not bases.is_meta
-        self._given_bases = bases.detach().cpu().clone() if isinstance(bases, Tensor) and fixed else None
+        self._given_bases = None
+        if isinstance(bases, Tensor) and not isinstance(bases, nn.Parameter) and not bases.is_meta:
+            self._given_bases = bases.detach().cpu().clone()
         self._register_bases(bases, device or torch.get_default_device(), dtype)
         self.mixing = nn.Parameter(
             torch.empty(out_channels, in_channels // groups, num_atoms, device=device, dtype=dtype)
