@@ -62,7 +62,7 @@ class AtomGenerator(nn.Module):
         if x.shape[1] != self.in_channels:
             raise ValueError(f"the generator needs {self.in_channels} channels in (B, C, H, W); got {tuple(x.shape)}.")
         if type(self.squeeze) is nn.Conv2d:
-            check_alike(x, **{"the generator": self.squeeze.weight})
+            check_alike(x, generator=self.squeeze.weight)
         self.window.output_size(x.shape[2], x.shape[3])  # refuses a map that is too small
         margin = self.squeeze.kernel_size[0] // 2
         hidden = self._step(x, self.squeeze, self.squeeze_norm, (margin, margin))

@@ -339,7 +339,7 @@ LAYER = AdaptiveConv2d(3, 4, 3)
             "torch.float64 on cpu; got torch.float32 on cpu",
         ),
         (lambda: AdaptiveConv2d(3, 4, 3, first_kernel=2), ValueError, "first_kernel needs an odd number"),
-        (lambda: AtomGenerator(3, 9, 3)(torch.zeros(1, 3, 8, 8).double()), TypeError, "the generator is torch.float32"),
+        (lambda: AtomGenerator(3, 9, 3)(torch.zeros(1, 3, 8, 8).double()), TypeError, "generator is torch.float32"),
         (lambda: AdaptiveConv2d(3, 4, 3, generator=lambda x: x), TypeError, "nn.Module; got function"),
     ],
 )
