@@ -29,8 +29,9 @@ FORMATS = {
     ".bmp": "BMP",
 }
 WITH_ALPHA = {"PNG", "WEBP", "TIFF"}
-# The longest side that a format has room for.
+# The longest side that a format has room for, and bytes of EXIF or colour profile.
 LONGEST = {"JPEG": 65500, "WEBP": 16383}
+MOST_ABOUT = {"JPEG": {"exif": 65533}, "BMP": {"exif": 0, "icc_profile": 0}}
 # What is read of strangers: formats that tell their size before they are decoded, and start no other program.
 UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 
@@ -183,6 +184,12 @@ def format_for(path: Path, height: int, width: int) -> str:
     return kind
 
 
+def without_room(photo: Photo, kind: str) -> set[str]:
+    """What is about the photo and more than this format can keep."""
+    most = MOST_ABOUT.get(kind, {})
+    return {name for name, value in photo.about.items() if len(value) > most.get(name, len(value))}
+
+
 def write_photo(photo: Photo, path: Path) -> None:
     """In the format of the file's name, whole or not at all; JPEG has no transparency, and gets it on white."""
     kind = format_for(path, *photo.pixels.shape[2:])
@@ -196,7 +203,7 @@ def write_photo(photo: Photo, path: Path) -> None:
             pixels = ((pixels * share + 255 * (255 - share) + 127) // 255).astype(np.uint8)
     # Colours at half the resolution, as is usual in JPEG, would undo some of what was restored.
     options: dict[str, Any] = {"JPEG": {"quality": 95, "subsampling": 0}, "WEBP": {"quality": 95}}.get(kind, {})
-    about = {} if kind == "BMP" else photo.about
+    about = {name: photo.about[name] for name in photo.about.keys() - without_room(photo, kind)}
     with written_whole(path) as file:
         need("PIL.Image", "photos").fromarray(pixels).save(file, format=kind, **options, **about)
 

@@ -23,10 +23,13 @@ from acda.photos import (
     output_path,
     read_photo,
     revealed,
+    without_room,
     write_photo,
 )
 from acda.weights import Trained, load
 
+# How people call what a file tells about a photo.
+ABOUT = {"exif": "EXIF", "icc_profile": "colour profile"}
 Out = Annotated[Path | None, tyro.conf.arg(aliases=("-o",))]
 
 
@@ -85,8 +88,11 @@ def write_each(
             raise ValueError(f"{path} has {photo.lost}: that would be lost. Give an --out.")
         if photo.lost:
             print(f"acda {verb}: {path} has {photo.lost}.", file=sys.stderr)
-        format_for(to, *size_after(times, photo.pixels))
+        kind = format_for(to, *size_after(times, photo.pixels))
         check_room(to)
+        if missing := without_room(photo, kind):
+            names = " and ".join(ABOUT[name] for name in sorted(missing))
+            print(f"acda {verb}: {kind} has no room for the {names} of {path}; {to} is without.", file=sys.stderr)
         write_photo(work(photo, path.name), to)
         print(to, flush=True)
 

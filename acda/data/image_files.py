@@ -11,7 +11,9 @@ import numpy as np
 
 from acda.extras import need
 
-SUFFIXES = {
+# Phones' photos that Pillow does not read by itself: found in folders like others, so that none is left out unsaid.
+PHONES = {".heic", ".heif"}
+SUFFIXES = PHONES | {
     *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".bmp", ".webp", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pnm", ".gif", ".avif", ".jp2", ".tga"),
 }
@@ -177,6 +179,8 @@ def named(path: Any) -> Iterator[None]:
     except pillow.UnidentifiedImageError as error:
         empty = isinstance(path, Path) and path.stat().st_size == 0
         what = "it is empty" if empty else "it has no format that Pillow knows"
+        if isinstance(path, Path) and path.suffix.lower() in PHONES and not empty:
+            what += "; convert it to JPEG first"
         raise ValueError(f"{path} cannot be read as an image: {what}.") from error
     except Exception as error:
         raise ValueError(f"{path} cannot be read as an image ({error}).") from error

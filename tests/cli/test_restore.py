@@ -195,6 +195,27 @@ def test_a_tiff_keeps_what_it_tells_about_the_photo(weights, tmp_path):
         assert dict(image.getexif()) == {0x0110: "a camera", 0x0132: "2026:01:02 03:04:05"}
 
 
+@pytest.mark.parametrize(("suffix", "kept"), [(".jpg", {}), (".bmp", {}), (".png", {0x010E: "x" * 70_000})])
+def test_what_a_format_has_no_room_for_is_said(suffix, kept, weights, tmp_path, capsys):
+    exif = Image.Exif()
+    exif[0x010E] = "x" * 70_000
+    picture().save(tmp_path / "a.png", exif=exif)
+    to = tmp_path / f"b{suffix}"
+    assert main(["restore", str(tmp_path / "a.png"), "--weights", weights, "-o", str(to)]) == 0
+    assert ("has no room for the EXIF of" in capsys.readouterr().err) == (not kept)
+    with Image.open(to) as image:
+        assert dict(image.getexif()) == kept
+
+
+def test_photos_of_phones_are_not_left_out_unsaid(photo, weights, tmp_path, capsys):
+    (tmp_path / "IMG_1.HEIC").write_bytes(b"\0\0\0\x18ftypheic" + bytes(64))
+    assert main(["restore", str(tmp_path), "--weights", weights, "-o", str(tmp_path / "out")]) == 1
+    assert "IMG_1.HEIC cannot be read as an image: it has no format that Pillow knows; convert it to JPEG first." in (
+        capsys.readouterr().err
+    )
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["a.png"]
+
+
 def test_a_folder_can_be_done_again(photo, weights, tmp_path, capsys):
     for _ in range(2):
         assert main(["restore", str(tmp_path), "--weights", weights]) == 0
