@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -54,6 +55,27 @@ def test_adaptive_conv2d_equals_the_reference(case: Case, dtype, layout, count, 
             dtype,
             LAYOUTS[layout],
         )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("groups", "before", "after"), [(64, 1, 1), (32, 1, 2), (13, 1, 1), (12, 3, 2), (6, 5, 3)])
+def test_narrow_groups(groups, before, after, dtype, layout):
+    """The kernel makes one of several: 8 and 16 channels wide, with a prime number of groups, or hardly worth it."""
+    for side in (3, 7):
+        x, mixing = torch.randn(2, groups * before, 9, 15), torch.randn(groups * after, before, 6)
+        inputs = [
+            x,
+            torch.randn(2, 6, 6 * (side // 2), 9, 15),
+            multiscale_fourier_bessel(side),
+            mixing,
+            torch.randn(len(mixing)),
+        ]
+        run = partial(adaptive_conv2d, padding=side // 2, groups=groups)
+        compare(run, inputs, dtype, LAYOUTS[layout])
+        inputs = [LAYOUTS[layout](t.to(dtype)) if t.ndim == 4 else t.to(dtype) for t in inputs]
+        with torch.no_grad():
+            assert_near(run(*inputs, backend="native"), run(*inputs, backend="reference"), dtype)
 
 
 @given(cases(largest_side=7), st.sampled_from(list(TOLERANCE)), st.sampled_from(sorted(LAYOUTS)))

@@ -208,16 +208,36 @@ struct Kernel {
     const int64_t most = for_backward ? 120 : 60, parts = (s.Q + most - 1) / most;
     s.segment = std::min(s.Q, ((s.Q + parts - 1) / parts + kTall - 1) / kTall * kTall);
     s.chunk = s.segment * std::max<int64_t>(1, most / s.segment);
+    s.taps = s.live.size();
+    merge_groups(s);
     s.group_channels = up(s.C / s.groups);
     s.channels = s.groups * s.group_channels;
     s.group_z = s.M * s.group_channels;
     s.z_size = s.groups * s.group_z;
-    s.taps = s.live.size();
     s.D_row = s.has_bases ? up(s.taps) : s.taps;
     s.D_size = s.M * s.D_row;
     s.columns = s.W + 2 * s.px;
     s.ring_rows = (s.chunk / s.Q + 1) * s.sy + s.dy * (s.k - 1) + 1;
   }
+
+  // Narrow groups, as in depthwise layers, would be mostly filling: several become one, whose mixing is zero between
+  // them, as many as makes the arithmetic of a pixel least. (So a NaN in one group can reach the others in the same.)
+  static void merge_groups(Shape& s) {
+    const auto work = [&](int64_t merged) {
+      const int64_t groups = s.groups / merged;
+      return groups * up(s.C / groups) * (s.taps + up(s.O / groups));
+    };
+    s.merged = 1;
+    for (int64_t merged = 2; merged <= s.groups; ++merged)
+      if (s.groups % merged == 0 && work(merged) < work(s.merged)) s.merged = merged;
+    s.groups /= s.merged;
+  }
+
+  // In its group, the first channel that output o of all outputs sees; there are seen_channels of them.
+  static int64_t first_seen(const Shape& s, int64_t o) {
+    return o / (s.O / (s.groups * s.merged)) % s.merged * seen_channels(s);
+  }
+  static int64_t seen_channels(const Shape& s) { return s.C / (s.groups * s.merged); }
 
   // Taps at which every basis element is zero are left out of the arithmetic: Fourier-Bessel elements live on a disk, and
   // the corners of a 7×7 window, 12 of 49 taps, lie outside.
@@ -249,7 +269,7 @@ struct Kernel {
       group_outputs = s.O / s.groups;
       output_panels = (group_outputs + kPanel - 1) / kPanel;
       z_panels = (s.group_z + kPanel - 1) / kPanel;
-      const int64_t C = s.C / s.groups;
+      const int64_t C = seen_channels(s);
       if (!for_backward) {
         bias.resize(s.groups * output_panels * kPanel, true);
         forward.resize(s.groups * output_panels * s.group_z * kPanel, true);
@@ -259,10 +279,11 @@ struct Kernel {
       for (int64_t g = 0; g < s.groups; ++g)
         for (int64_t o = 0; o < group_outputs; ++o) {
           const T* from = mixing + (g * group_outputs + o) * C * s.M;
+          const int64_t first = first_seen(s, g * group_outputs + o);
           if (!for_backward && bias_in) bias[g * output_panels * kPanel + o] = bias_in[g * group_outputs + o];
           for (int64_t c = 0; c < C; ++c)
             for (int64_t m = 0; m < s.M; ++m) {
-              const int64_t z = m * s.group_channels + c;
+              const int64_t z = m * s.group_channels + first + c;
               if (for_backward) z_panel(s, g, z / kPanel)[o * kPanel + z % kPanel] = from[c * s.M + m];
               else output_panel(s, g, o / kPanel)[z * kPanel + o % kPanel] = from[c * s.M + m];
             }

@@ -40,8 +40,8 @@ struct Span {
 struct Shape {
   int64_t B, C, H, W, O, M, L, k, P, Q, sy, sx, py, px, dy, dx, groups;
   bool has_bases, has_mixing, planar;
-  // Filled in by the kernel, in whole vectors of its instruction set.
-  int64_t group_channels, channels, group_z, z_size, taps, D_row, D_size, columns, ring_rows, segment, chunk;
+  // Filled in by the kernel, in whole vectors of its instruction set; `merged` groups of the layer are one of its own.
+  int64_t merged, group_channels, channels, group_z, z_size, taps, D_row, D_size, columns, ring_rows, segment, chunk;
   std::vector<Span> spans;  // one for each row of the window
   std::vector<Tap> live;    // all their taps, in order
 };
@@ -195,14 +195,14 @@ void backward(
       for (size_t i = 0; i < row.values.size(); ++i) to[i] += row.values[i];
     }
   if (!mixing) return;
-  const int64_t C = s.C / s.groups;
+  const int64_t C = K::seen_channels(s);
   torch::stable::parallel_for(0, s.O, 16, [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       for (const auto& walk : walks) {
         dbias[o] += walk->dbias[o];
         for (int64_t m = 0; m < s.M; ++m)
           for (int64_t c = 0; c < C; ++c)
-            dmixing[(o * C + c) * s.M + m] += walk->dA[o * s.group_z + m * s.group_channels + c];
+            dmixing[(o * C + c) * s.M + m] += walk->dA[o * s.group_z + m * s.group_channels + K::first_seen(s, o) + c];
       }
     }
   });
