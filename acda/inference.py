@@ -61,6 +61,7 @@ def in_tiles(
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """The parts of apply_in_tiles one by one, each with the rows and columns of the result where it belongs."""
     stride, cell = steps_of(network)
+    _check_eval(network)
     height, width = image.shape[2:]
     side = -(-side // stride) * stride
     margin = 0 if max(height, width) <= side else reach(network, image.shape[1])
@@ -83,6 +84,12 @@ def steps_of(network: nn.Module) -> tuple[int, int]:
     return stride, cell
 
 
+def _check_eval(network: nn.Module) -> None:
+    """In training, batch normalisation would make each tile differ by what else is in it, and remember a NaN."""
+    if any(module.training for module in network.modules()):
+        raise ValueError(f"{type(network).__name__} is in training mode, in which tiles do not meet. Call its eval().")
+
+
 def tiles_of(height: int, width: int, side: int, margin: int) -> Iterator[Tile]:
     """Parts of side×side that cover the image once, each seen with a margin as far as the image goes.
 
@@ -102,6 +109,7 @@ def reach(network: nn.Module, channels: int = 3) -> int:
     NaN in one stretch of a narrow image spreads to everything that depends on it, and to nothing else. It is looked for
     once: whatever the weights are, it is the same.
     """
+    _check_eval(network)
     if network not in _REACHES:
         _REACHES[network] = _follow_a_nan(network, channels)
     found = _REACHES[network]

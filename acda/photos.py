@@ -14,7 +14,7 @@ import torch
 from scipy import ndimage
 from torch import Tensor
 
-from acda.data.image_files import images_in, named, open_upright
+from acda.data.image_files import Upright, images_in, named, open_upright
 from acda.extras import need
 from acda.files import written_whole
 
@@ -104,7 +104,10 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -
 
 def read_photo(path: Path) -> Photo:
     """Whatever Pillow reads, turned as its EXIF says."""
-    file = open_upright(path)
+    return _photo(open_upright(path))
+
+
+def _photo(file: Upright) -> Photo:
     about: dict[str, bytes] = {}
     if file.profile[16:20] == b"RGB ":  # another one is not of the pixels that are written
         about["icc_profile"] = file.profile
@@ -123,14 +126,17 @@ def read_photo(path: Path) -> Photo:
 
 
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
-    """The pixels of a photo that came as bytes, (1, 3, H, W); one with more of them is refused before it is decoded."""
-    with named("the upload"), need("PIL.Image", "photos").open(io.BytesIO(content), formats=UPLOADED) as image:
+    """What is seen of a photo that came as bytes, (1, 3, H, W); one with more pixels is refused undecoded."""
+    with (
+        named("the upload", f"that is taken here ({', '.join(UPLOADED)}). Convert it"),
+        need("PIL.Image", "photos").open(io.BytesIO(content), formats=UPLOADED) as image,
+    ):
         width, height = image.size
     if width * height > most_pixels:
         raise ValueError(
             f"the photo has {width}×{height} pixels; at most {most_pixels / 1e6:g} million are taken. Make it smaller."
         )
-    return _tensor(np.array(open_upright(io.BytesIO(content), "the upload", UPLOADED).image))
+    return revealed(_photo(open_upright(io.BytesIO(content), "the upload", UPLOADED)))
 
 
 def _tensor(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
@@ -206,6 +212,11 @@ def write_photo(photo: Photo, path: Path) -> None:
     about = {name: photo.about[name] for name in photo.about.keys() - without_room(photo, kind)}
     with written_whole(path) as file:
         need("PIL.Image", "photos").fromarray(pixels).save(file, format=kind, **options, **about)
+
+
+def are_several(names: list[str], found: list[Path]) -> bool:
+    """Whether results need a folder: for several photos, and for what is a folder or a pattern with but one."""
+    return len(found) > 1 or found != [Path(name) for name in names]
 
 
 def output_path(photo: Path, out: Path | None, mark: str, several: bool) -> Path:

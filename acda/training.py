@@ -1,7 +1,7 @@
 """fit(recipe): the Lightning Trainer, set up; a run is a folder that says all about itself and can be resumed.
 
-runs/NAME/ has recipe.json, log.txt, TensorBoard events, checkpoints/last.ckpt and best.ckpt, scores.json with every
-epoch's, curves.png, and when it is done weights.safetensors.
+runs/NAME/ has recipe.json, log.txt, TensorBoard events, checkpoints/last.ckpt and best.ckpt, scores.json with those
+of every epoch that was tested, curves.png, and when it is done weights.safetensors.
 """
 
 import json

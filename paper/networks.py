@@ -70,7 +70,7 @@ def network_rows() -> Iterator[dict[str, Any]]:
         source = {"network": f"timm {timm.__version__}, {TIMM[name]}"} if name in TIMM else {}
         common = {"table": "imagenet", "dataset": "ImageNet", "name": name, **source}
         yield {**common, "metric": "parameters, M", "value": cost.parameters / 1e6}
-        yield {**common, "metric": "multiply-adds at 224×224, M", "value": round(cost.multiply_adds / 1e6, 1)}
+        yield {**common, "metric": "multiply-adds at 224×224, M", "value": round(cost.multiply_adds / 1e6, 3)}
 
 
 def as_printed(name: str) -> nn.Module:

@@ -29,7 +29,7 @@ from acda.weights import load
 
 SETS = {"PolyU": "denoising/polyu", "SIDD, 256×256": "denoising/sidd"}
 OURS = "ACDA"
-WIDTHS = [0.2 * step for step in range(2, 13)]
+WIDTHS = [0.05 * step for step in range(6, 31)]
 Restore = Callable[[Tensor], Tensor]
 
 
@@ -83,7 +83,7 @@ def denoising(data: Path, arms: list[Arm]) -> list[dict[str, Any]]:
         rows += rows_of("denoising", name, "noisy", lambda x: x, test)
         width = max(WIDTHS, key=lambda sigma: sum(float(psnr(*pair)) for pair in results(blur(sigma), train)))
         blurred = rows_of("denoising", name, "Gaussian blur, the best width", blur(width), test)
-        rows += [{**row, "σ": round(width, 1)} for row in blurred]
+        rows += [{**row, "σ": round(width, 2)} for row in blurred]
     for arm in arms:
         trained = load(arm.out)
         for name, (_, test) in sets.items():

@@ -22,11 +22,22 @@ class Plain(nn.Module):
 
 
 def test_reach_of_known_networks():
-    assert reach(Plain(nn.Conv2d(3, 1, 7, padding=3), stride=1, cell=1)) in (3, 4)
+    assert reach(Plain(nn.Conv2d(3, 1, 7, padding=3), stride=1, cell=1).eval()) in (3, 4)
     two = Plain(nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU(), nn.Conv2d(4, 1, 5, padding=2), stride=2, cell=2)
-    assert reach(two) in (6, 8)
+    assert reach(two.eval()) in (6, 8)
     with pytest.raises(ValueError, match="looks at the whole image"):
-        reach(Plain(nn.Conv2d(3, 4, 3, padding=1), nn.InstanceNorm2d(4), stride=1, cell=1))
+        reach(Plain(nn.Conv2d(3, 4, 3, padding=1), nn.InstanceNorm2d(4), stride=1, cell=1).eval())
+
+
+def test_a_network_in_training_is_refused_and_not_spoilt():
+    network = create_model("restorer")
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    for side in (32, 100):  # several tiles, and one
+        with pytest.raises(ValueError, match="Restorer is in training mode, in which tiles do not meet"):
+            apply_in_tiles(network, torch.rand(1, 3, 64, 64), side)
+    with pytest.raises(ValueError, match="training mode"):
+        reach(network)
+    assert all(value.equal(before[name]) for name, value in network.state_dict().items())
 
 
 @pytest.mark.parametrize(("height", "width", "side"), [(50, 70, 16), (16, 16, 16), (17, 33, 32)])

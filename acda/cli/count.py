@@ -4,10 +4,11 @@ import json as json_format
 from pathlib import Path
 from typing import Any
 
+from acda.cli.restore import Out
 from acda.drawing import new_figure, save
 from acda.inference import apply_in_tiles
 from acda.models import CrowdCounter
-from acda.photos import Photo, Places, each_photo, find_photos, read_photo
+from acda.photos import FORMATS, Photo, Places, are_several, each_photo, find_photos, read_photo, revealed
 from acda.weights import Trained, load
 
 
@@ -15,7 +16,7 @@ def count(
     photos: tuple[str, ...],
     /,
     json: bool = False,
-    out: Path | None = None,
+    out: Out = None,
     weights: str = "crowd_counter",
     tile: int = 1024,
 ) -> int:
@@ -24,7 +25,7 @@ def count(
     Args:
         photos: files, folders or patterns.
         json: print a list of {"file": …, "count": …} instead.
-        out: folder for pictures, marked `count`: the density drawn over each photo, with the number.
+        out: folder for pictures, marked `count`: the density drawn over each photo, with the number; or one's file.
         weights: a packaged network, a run's folder, or its weights.safetensors.
         tile: side of the parts in which a large photo is looked at, in pixels; the count does not depend on it.
     """
@@ -35,7 +36,7 @@ def count(
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not count people.")
     results: list[dict[str, Any]] = []
     paths = find_photos(photos, "count")
-    places = Places(paths)
+    places, one_file = Places(paths), out is not None and is_file(out, are_several(list(photos), paths))
 
     def count_one(path: Path) -> None:
         photo = read_photo(path)
@@ -45,7 +46,7 @@ def count(
         if not json:
             print(f"{number:8.0f}  {path}", flush=True)
         if out is not None:
-            to = out / f"{path.stem}_count.png"
+            to = out if one_file else out / f"{path.stem}_count.png"
             places.take(to, path)
             draw(photo, density, number, to)
 
@@ -55,14 +56,24 @@ def count(
     return status
 
 
+def is_file(out: Path, several: bool) -> bool:
+    """Whether pictures go to out itself, which is named as one, or into it, a folder."""
+    named_so = out.suffix.lower() in FORMATS and not out.is_dir()
+    if several and named_so:
+        raise ValueError(f"pictures of several photos, or of a folder, need a folder; {out} would be a file.")
+    if out.is_file() and not named_so:
+        raise ValueError(f"{out} is a file, and not a folder for pictures. Give another place.")
+    return named_so
+
+
 def density_of(trained: Trained, photo: Photo, tile: int) -> Any:
-    """The density map of a photo, in float64 so that its sum does not depend on the order."""
-    return apply_in_tiles(trained.model, photo.pixels, tile, prepare=trained.normalised)[0, 0].double()
+    """The density map of what is seen of a photo, in float64 so that its sum does not depend on the order."""
+    return apply_in_tiles(trained.model, revealed(photo), tile, prepare=trained.normalised)[0, 0].double()
 
 
 def draw(photo: Photo, density: Any, number: float, to: Path) -> None:
     """The photo, and over it the density where there is any."""
-    grey = photo.pixels[0].float().mean(0).numpy()
+    grey = revealed(photo)[0].float().mean(0).numpy()
     height, width = grey.shape
     figure = new_figure(8, 6.9 * min(max(height / width, 0.2), 3) + 0.5)
     axes = figure.subplots()

@@ -4,8 +4,12 @@ import socket
 import threading
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 from acda.extras import need
+
+# Every address of the machine.
+EVERYWHERE = ("0.0.0.0", "::")
 
 
 def explore(
@@ -27,25 +31,38 @@ def explore(
     """
     if not 0 <= port < 65536:
         raise ValueError(f"--port needs to be from 0 to 65535; got {port}.")
+    family, place = _place(host, port)
     from acda.explorer.server import create_app
 
     uvicorn = need("uvicorn", "explore")
     # asyncio answers without delay only on sockets that say that they are TCP's.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, port))
+            listener.bind(place)
         except OSError as error:
             raise OSError(f"{host}:{port} cannot be used ({error.strerror}). Give another --port, or 0.") from error
         port = listener.getsockname()[1]
         app = create_app(photo, model, _names(host))
         listener.listen(128)  # from here on a browser waits, and is not refused
-        address = f"http://{socket.gethostname() if host == '0.0.0.0' else host}:{port}/"
+        name = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{port}/"
         print(f"{address}  (Ctrl-C ends it)", flush=True)
         if browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
         server.run(sockets=[listener])
+
+
+def _place(host: str, port: int) -> tuple[int, Any]:
+    """The kind of address that a host has, and what a socket takes of it."""
+    try:
+        if not host:
+            raise ValueError("an empty one would be every address of the machine")
+        return next((family, place) for family, *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except (OSError, ValueError) as error:
+        wanted = "--host needs an address of this machine, 127.0.0.1 for itself alone or 0.0.0.0 for its whole network"
+        raise ValueError(f"{wanted}; got {host!r} ({error}).") from error
 
 
 def _names(host: str) -> list[str]:

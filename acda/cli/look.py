@@ -11,7 +11,7 @@ from acda.insight.subject import find_subject
 from acda.insight.subject import look as look_at
 from acda.insight.view import LayerView
 from acda.names import unknown
-from acda.photos import output_path, read_photo
+from acda.photos import output_path, read_photo, revealed
 
 
 def look(
@@ -34,7 +34,7 @@ def look(
         json: print the numbers instead of drawing.
     """
     subject = find_subject(model)
-    pixels = read_photo(photo).pixels
+    pixels = revealed(read_photo(photo))
     seen = look_at(subject, pixels)
     views = seen.captured.layers
     chosen = next(iter(views)) if layer is None else layer

@@ -16,6 +16,7 @@ from acda.inference import Tile, in_tiles
 from acda.photos import (
     Photo,
     Places,
+    are_several,
     each_photo,
     eight_bits,
     find_photos,
@@ -77,7 +78,7 @@ def write_each(
     names = list(names)
     paths = find_photos(names, mark)
     places = Places(paths, overwrite)
-    several = len(paths) > 1 or paths != [Path(name) for name in names]
+    several = are_several(names, paths)
 
     def one(path: Path) -> None:
         to = output_path(path, out, mark, several)

@@ -115,7 +115,7 @@ def _read_csv(path: Path) -> dict[str, list[list[float]]]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        points = json.loads(path.read_text())
+        points = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path} cannot be read as JSON ({error}).") from error
     if not isinstance(points, dict):

@@ -162,8 +162,11 @@ def check_whole(path: Path) -> None:
 
 
 @contextmanager
-def named(path: Any) -> Iterator[None]:
-    """Whatever Pillow finds wrong, and it raises many things, becomes one error with the file's name."""
+def named(path: Any, known: str = "that Pillow knows") -> Iterator[None]:
+    """Whatever Pillow finds wrong, and it raises many things, becomes one error with the file's name.
+
+    known: which formats would have been
+    """
     pillow, image_module = need("PIL", "photos"), need("PIL.Image", "photos")
     try:
         with warnings.catch_warnings():
@@ -178,7 +181,7 @@ def named(path: Any) -> Iterator[None]:
         raise ValueError(f"{path} has more than {most:.3g} million pixels, which no photo has. Split it.") from error
     except pillow.UnidentifiedImageError as error:
         empty = isinstance(path, Path) and path.stat().st_size == 0
-        what = "it is empty" if empty else "it has no format that Pillow knows"
+        what = "it is empty" if empty else f"it has no format {known}"
         if isinstance(path, Path) and path.suffix.lower() in PHONES and not empty:
             what += "; convert it to JPEG first"
         raise ValueError(f"{path} cannot be read as an image: {what}.") from error

@@ -4,7 +4,9 @@ Coefficients are computed when a photo arrives; a place only composes. Nothing o
 the page, and the photos that were handed over.
 """
 
+import asyncio
 import io
+import re
 import secrets
 import threading
 from collections import OrderedDict
@@ -25,15 +27,18 @@ from acda.insight.subject import FRESH, Look, find_subject, look
 from acda.insight.view import LayerView
 from acda.layers import AdaptiveConv2d
 from acda.models import MODELS
-from acda.photos import read_photo, read_photo_bytes
+from acda.photos import read_photo, read_photo_bytes, revealed
 from acda.weights import PACKAGED
 
 need("fastapi", "explore")
 from fastapi import FastAPI, HTTPException, Request  # noqa: E402  after need, which names the extra
 from fastapi.responses import HTMLResponse, JSONResponse, Response  # noqa: E402
+from starlette.requests import ClientDisconnect  # noqa: E402
 
 MOST_BYTES = 30_000_000
 MOST_PIXELS = 50_000_000
+# A request's Host: a name or an address, and a port.
+HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 # Looks that can still be asked about: so many, and so many bytes of coefficients, but always the newest.
 KEPT, KEPT_BYTES = 6, 1_000_000_000
 # Fresh networks to choose from: those of ours that have adaptive layers.
@@ -86,7 +91,8 @@ class Looks:
     def find(self, key: str) -> Kept:
         with self._lock:
             if key not in self._looks:
-                raise HTTPException(404, "this look is gone; open the photo again.")
+                raise HTTPException(410, "this look is gone; open the photo again.")
+            self._looks.move_to_end(key)
             return self._looks[key]
 
 
@@ -96,8 +102,10 @@ _subject = lru_cache(maxsize=4)(find_subject)
 def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
     """The application; photo and model are what the page begins with."""
     app = FastAPI(title="acda explore", docs_url=None, redoc_url=None, openapi_url=None)
-    looks, page = Looks(), files("acda.explorer").joinpath("page.html").read_text(encoding="utf-8")
-    beginning = None if photo is None else read_photo(photo).pixels
+    page = files("acda.explorer").joinpath("page.html").read_text(encoding="utf-8")
+    looks, one_by_one = Looks(), asyncio.Lock()
+    beginning = None if photo is None else revealed(read_photo(photo))
+    hosts = [host.lower().rstrip(".") for host in hosts]
     if not any(isinstance(module, AdaptiveConv2d) for module in _subject(model).model.modules()):
         raise ValueError(f"{model} has no AdaptiveConv2d: there is nothing to explore in it.")
     names = list(dict.fromkeys([model, *(f.stem for f in sorted(PACKAGED.glob("*.safetensors"))), FRESH, *NETWORKS]))
@@ -111,7 +119,7 @@ def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
         own = {None, f"http://{request.headers.get('host')}"}
         followed = request.method == "GET" and request.url.path == "/"
         foreign = request.headers.get("sec-fetch-site") in ("cross-site", "same-site") and not followed
-        if request.headers.get("origin") not in own or foreign or not _is_ours(request.url.hostname, hosts):
+        if request.headers.get("origin") not in own or foreign or not _is_ours(request.headers.get("host"), hosts):
             return JSONResponse({"detail": "this is only for the page that is served here."}, status_code=403)
         response: Response = await answer(request)
         response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
@@ -121,6 +129,10 @@ def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
     @app.exception_handler(ValueError)
     def refuse(_: Request, error: ValueError) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, status_code=400)
+
+    @app.exception_handler(ClientDisconnect)
+    def stop(_: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=499)  # for nobody: the browser went on to something else
 
     @app.get("/", response_class=HTMLResponse)
     def index() -> HTMLResponse:
@@ -139,7 +151,10 @@ def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
         if model not in names:
             raise HTTPException(404, f"there is no network {model!r} here.")
         body = await _body(request)
-        return await _in_thread(answer_look, model, body)
+        async with one_by_one:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            return await _in_thread(answer_look, model, body)
 
     def answer_look(model: str, body: bytes) -> dict[str, Any]:
         def read() -> torch.Tensor:
@@ -186,7 +201,7 @@ def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
         size = kept.look.photo.shape[2], kept.look.photo.shape[3]
         if not (isfinite(x) and isfinite(y)):
             raise HTTPException(400, f"x and y need to be numbers; got {x} and {y}.")
-        row, column = map_place(view, size, x, y)
+        row, column = map_place(view, size, min(max(x, 0), size[1]), min(max(y, 0), size[0]))
         limits = view.layer.mixing.shape
         if not (0 <= out < limits[0] and 0 <= into < limits[1]):
             raise HTTPException(400, f"channels go to {limits[0] - 1} and {limits[1] - 1}; got {out} and {into}.")
@@ -220,11 +235,18 @@ def _about(view: LayerView, size: tuple[int, int]) -> dict[str, Any]:
 
 
 def _is_ours(host: str | None, hosts: list[str]) -> bool:
-    """Whether a request calls this machine by one of its names, or by an address, which nobody can make point here."""
+    """Whether a request calls this machine by one of its names, or by an address, which nobody can make point here.
+
+    host: the header as it came, for what is made of it may be the server's own address where it is malformed
+    """
+    parts = HOST.fullmatch((host or "").lower())
+    if parts is None:
+        return False
+    name = parts[1].rstrip(".")
     try:
-        ip_address(host or "")
+        ip_address(name.strip("[]"))
     except ValueError:
-        return host in hosts
+        return name in hosts
     return True
 
 
@@ -234,7 +256,8 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > MOST_BYTES:
-            raise HTTPException(413, f"the file is larger than {MOST_BYTES // 1_000_000} MB.")
+            most = f"{MOST_BYTES // 1_000_000} MB"
+            raise HTTPException(413, f"the file has more than {most}. Make it smaller, or try: acda explore FILE")
     return bytes(body)
 
 

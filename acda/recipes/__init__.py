@@ -1,6 +1,6 @@
 """Recipes by name. A recipe is a function that returns a dataclass.
 
-Its docstring tells the command, and where it was run here, the duration and the score.
+Its docstring tells the command, and where it was run here, the score and mostly the duration.
 """
 
 from collections.abc import Callable

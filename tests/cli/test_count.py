@@ -61,6 +61,31 @@ def test_json_and_pictures(photos, weights, tmp_path, capsys):
     assert [path.name for path in out.iterdir()] == ["a_count.png"]
 
 
+def test_one_photo_may_have_a_file_for_its_picture(photos, weights, tmp_path, capsys):
+    common, to = ["count", "--weights", str(weights), "-o"], tmp_path / "result.png"
+    assert main([*common, str(to), str(photos / "a.jpg")]) == 0
+    with Image.open(to) as picture:
+        assert picture.size[0] > 400
+    capsys.readouterr()
+    assert main([*common, str(to), str(photos)]) == 1
+    assert "need a folder; " in capsys.readouterr().err
+    (tmp_path / "notes").write_text("of mine")
+    assert main([*common, str(tmp_path / "notes"), str(photos)]) == 1
+    assert "is a file, and not a folder for pictures" in capsys.readouterr().err
+
+
+def test_people_that_are_hidden_do_not_count(weights, tmp_path):
+    random = np.random.default_rng(0)
+    densities = []
+    for hidden in (0, 255):
+        pixels = random.integers(0, 255, (64, 96, 4), dtype=np.uint8)
+        pixels[:, :48] = (hidden, hidden, hidden, 0)
+        pixels[:, 48:] = (90, 120, 150, 255)
+        Image.fromarray(pixels).save(tmp_path / "cut.png")
+        densities.append(density_of(load(weights), read_photo(tmp_path / "cut.png"), 1024))
+    torch.testing.assert_close(*densities, rtol=0, atol=0)
+
+
 def test_one_picture_does_not_take_the_place_of_another(photos, weights, tmp_path, capsys):
     (photos / "a.png").write_bytes((photos / "b.png").read_bytes())
     assert main(["count", str(photos), "--out", str(tmp_path / "out"), "--weights", str(weights)]) == 1

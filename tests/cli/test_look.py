@@ -50,6 +50,12 @@ def test_numbers_of_every_layer(photo, tmp_path, capsys):
     assert set(tmp_path.iterdir()) == before
 
 
+def test_the_places_are_those_that_were_asked_for(photo, capsys):
+    assert main(["look", str(photo), "--json", "--model", "fresh layer", "--at", "10,20", "60.5,3"]) == 0
+    places = json.loads(capsys.readouterr().out)["places"]
+    assert [(place["x"], place["y"]) for place in places] == [(10.5, 20.5), (60.5, 3.5)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -66,7 +66,8 @@ def test_official_layouts(tmp_path, layout):
 
 def test_ones_own_points(tmp_path):
     table = own(tmp_path / "csv", "file,x,y\na.jpg,1,2\na.jpg,3.5,4\nb.png,,\n")
-    listed = own(tmp_path / "json", json.dumps({"a.jpg": [[1, 2], [3.5, 4]], "b.png": []}), "points.json")
+    text = json.dumps({"a.jpg": [[1, 2], [3.5, 4]], "b.png": []})
+    listed = own(tmp_path / "json", "\ufeff" + text, "points.json")  # as Windows's editors begin a file
     for folder in (table, listed):
         a, b = read_crowds(folder)[0]
         assert a.points.tolist() == [[1, 2], [3.5, 4]]

@@ -144,6 +144,27 @@ def test_ones_own_photo_and_what_is_no_photo(page, tmp_path):
     assert page.locator("#wrong").inner_text() == ""
 
 
+def test_the_place_stays_when_the_network_changes_and_when_the_look_is_gone(page, address):
+    box = page.locator("#photo").bounding_box()
+    wait_for_another(page, lambda: page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4))
+    wait_for_another(page, lambda: page.locator("#model").select_option("lenet_acda"))
+    assert "x 8, y 8 of 32×32" in status(page)
+    wait_for_another(page, lambda: page.locator("#model").select_option("fresh layer"))
+    assert "x 75, y 50 of 300×200" in status(page)
+    for _ in range(6):  # as another tab may
+        answer = page.request.post(f"{address}api/look", params={"model": "fresh layer"})
+        assert answer.ok
+    wait_for_another(page, lambda: page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 4))
+    assert "x 150, y 50 of 300×200" in status(page)
+    assert page.locator("#wrong").inner_text() == ""
+
+
+def test_of_channels_what_is_shown_is_what_there_is(page):
+    wait_for_another(page, lambda: page.locator("#out").fill("999"))
+    page.locator("#out").blur()
+    assert page.locator("#out").input_value() == page.locator("#out").get_attribute("max")
+
+
 def test_a_small_photo_keeps_its_shape_in_a_low_window(page, tmp_path):
     page.set_viewport_size({"width": 1280, "height": 500})
     Image.new("RGB", (60, 240)).save(tmp_path / "tall.png")
