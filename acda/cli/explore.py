@@ -59,10 +59,11 @@ def _place(host: str, port: int) -> tuple[int, Any]:
     try:
         if not host:
             raise ValueError("an empty one would be every address of the machine")
-        return next((family, place) for family, *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, ValueError) as error:
         wanted = "--host needs an address of this machine, 127.0.0.1 for itself alone or 0.0.0.0 for its whole network"
         raise ValueError(f"{wanted}; got {host!r} ({error}).") from error
+    return family, place
 
 
 def _names(host: str) -> list[str]:
