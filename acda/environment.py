@@ -71,7 +71,7 @@ def _commit() -> str:
         if Path(top.stdout.strip()) != here.parent:
             return ""
         head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        code = [str(here), *(f":(top,glob){folder}/*.py" for folder in ("paper", "benchmarks"))]
+        code = [str(here), *(f":(top,glob){files}" for files in ("paper/*.py", "paper/*.cpp", "benchmarks/*.py"))]
         changed = subprocess.run([*git, "status", "--porcelain", "--", *code], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -30,6 +30,8 @@ from acda.weights import load
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 RUNS = HERE.parent / "runs" / "paper"
+# To glibc: what a step of a training has freed is wanted again by the next one.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**33)}
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Arm:
     """One network of one table. size: of the images for which its cost is counted
 
     variant, settings: what the run's name and its command have beside the recipe's.
+    winograd: whether its 3×3 convolutions are winograd.py's, not torch's
     """
 
     table: str
@@ -48,6 +51,7 @@ class Arm:
     begins_with: str | None = None
     variant: str = ""
     settings: tuple[str, ...] = ()
+    winograd: bool = False
 
     @property
     def run(self) -> str:
@@ -134,9 +138,9 @@ ARMS = [
         for seed in ((0, 1) if s == 3 else (0,))
     ),
     *(
-        Arm("denoising", "PolyU and SIDD", name, f"polyu_sidd_{model}", "denoising", 96)
+        Arm("denoising", "PolyU and SIDD", name, f"polyu_sidd_{model}", "denoising", 96, winograd=model == "dncnn")
         for name, model in (
-            ("DnCNN", "dncnn"),  # the longest, and so the first
+            ("DnCNN", "dncnn"),
             ("ACDA + MSE", "restorer"),
             ("the same with Conv2d 7×7, MSE", "restorer_conv"),
             ("ACDA + variational", "restorer_variational"),
@@ -219,7 +223,8 @@ def only_queue() -> int:
 
 
 def start(arm: Arm, data: Path, threads: int, lock: int) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "acda", "train", arm.recipe, "--data", str(data / arm.folder)]
+    acda = [str(HERE / "winograd.py")] if arm.winograd else ["-m", "acda"]
+    command = [sys.executable, *acda, "train", arm.recipe, "--data", str(data / arm.folder)]
     command += ["--out", str(arm.out), "--threads", str(threads)]
     command += arm.settings
     command += ["--initial", str(weights_of(arm.begins_with))] if arm.begins_with else []
@@ -231,7 +236,7 @@ def start(arm: Arm, data: Path, threads: int, lock: int) -> "subprocess.Popen[by
             command,
             stdout=log,
             stderr=log,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            env={**os.environ, "OMP_NUM_THREADS": str(threads), **KEEP_MEMORY},
             process_group=0,
             pass_fds=(lock,),
             preexec_fn=in_the_background,
