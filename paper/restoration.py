@@ -22,7 +22,7 @@ from torch import Tensor
 from acda.cost import count
 from acda.data.pair_crops import Photos
 from acda.data.pairs import read_pairs
-from acda.environment import write_results
+from acda.environment import describe, write_results
 from acda.metrics import luma, psnr, ssim
 from acda.photos import eight_bits
 from acda.weights import load
@@ -43,7 +43,8 @@ def main() -> None:
         super_resolution(data, [arm for arm in ARMS if arm.table == "city100" and arm.is_complete])
     arms = [arm for arm in ARMS if arm.table == "denoising" and arm.is_complete]
     if arms and only != "city100":
-        save_rows("denoising", denoising(data, arms), trained_how(arms))
+        facts = {**trained_how(arms), "scored at": describe()["commit"]}
+        save_rows("denoising", denoising(data, arms), facts)
 
 
 def super_resolution(data: Path, arms: list[Arm]) -> None:
@@ -89,7 +90,7 @@ def denoising(data: Path, arms: list[Arm]) -> list[dict[str, Any]]:
         for name, (_, test) in sets.items():
             rows += rows_of("denoising", name, arm.name, trained.model, test)
         cost = count(trained.model, (1, 3, arm.size, arm.size))
-        common = {"table": "denoising", "dataset": "", "name": arm.name, "recipe": arm.recipe, "hours": hours_of(arm)}
+        common = {"table": "denoising", "dataset": "", "name": arm.name, **arm.training, "hours": hours_of(arm)}
         rows.append({**common, "metric": "parameters, M", "value": round(cost.parameters / 1e6, 3)})
         pixels = f"multiply-adds at {arm.size}×{arm.size}, M"
         rows.append({**common, "metric": pixels, "value": round(cost.multiply_adds / 1e6, 2)})

@@ -66,6 +66,11 @@ class Arm:
         return RUNS / f"{self.run}.log"
 
     @property
+    def training(self) -> dict[str, str]:
+        """What its rows say of how it was trained."""
+        return {"recipe": self.recipe, **({"convolutions": "paper/winograd.py's"} if self.winograd else {})}
+
+    @property
     def is_complete(self) -> bool:
         return (self.out / "weights.safetensors").exists()
 
@@ -276,8 +281,11 @@ def save_rows(name: str, rows: list[dict[str, Any]], facts: dict[str, Any]) -> N
 
 def also(facts: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
     """These circumstances, with the commits and the seeds of earlier ones."""
-    commits = {commit for each in (facts, earlier) for commit in each["commit"].split(", ")}
-    return {**facts, "commit": ", ".join(sorted(commits)), "seeds": sorted({*facts["seeds"], *earlier["seeds"]})}
+    merged = {**facts, "seeds": sorted({*facts["seeds"], *earlier["seeds"]})}
+    for key in ("commit", "scored at"):
+        commits = {commit for each in (facts, earlier) if key in each for commit in each[key].split(", ")}
+        merged |= {key: ", ".join(sorted(commits))} if commits else {}
+    return merged
 
 
 def trained_how(arms: list[Arm]) -> dict[str, Any]:
@@ -316,7 +324,7 @@ def rows_of(arm: Arm) -> list[dict[str, Any]]:
     epochs = json.loads((arm.out / "scores.json").read_text())["epochs"]
     cost = count(load(arm.out).model, (1, 3, arm.size, arm.size))
     seed = json.loads((arm.out / "recipe.json").read_text())["seed"]
-    common = {"table": arm.table, "dataset": arm.dataset, "name": arm.name, "recipe": arm.recipe, "seed": seed}
+    common = {"table": arm.table, "dataset": arm.dataset, "name": arm.name, **arm.training, "seed": seed}
     scores = [
         {**common, "metric": metric, "value": round(epochs[-1][key], digits), "hours": hours_of(arm)}
         for key, (metric, digits) in METRICS[arm.table].items()

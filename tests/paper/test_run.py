@@ -30,6 +30,19 @@ def test_saved_figures_stay_when_others_are_collected(results):
     assert saved["circumstances"]["seeds"] == [0, 1]
 
 
+def test_commits_of_the_scoring_add_up_as_those_of_the_trainings_do(results):
+    before, after = {**FACTS, "scored at": "s"}, {**FACTS, "commit": "a", "scored at": "t"}
+    assert run.also(after, before) == {**FACTS, "commit": "a, b", "scored at": "s, t"}
+    assert run.also(after, FACTS)["scored at"] == "t"
+    assert "scored at" not in run.also(FACTS, FACTS)
+
+
+def test_rows_tell_whose_convolutions_trained_a_network():
+    arms = {arm.run: arm.training for arm in run.ARMS if arm.table == "denoising"}
+    assert arms["polyu_sidd_dncnn"] == {"recipe": "polyu_sidd_dncnn", "convolutions": "paper/winograd.py's"}
+    assert arms["polyu_sidd_restorer"] == {"recipe": "polyu_sidd_restorer"}
+
+
 def test_circumstances_of_rows_that_are_all_replaced_are_forgotten(results):
     run.save_rows("city100", [row("ACDA", 2.0)], {**FACTS, "commit": "a", "seeds": [0]})
     run.save_rows("city100", [row("ACDA", 3.0)], FACTS)
