@@ -41,7 +41,7 @@ class Cost:
     parameters: int
     multiply_adds: int
     kept_bytes: int
-    layers: dict[str, "Cost"] = field(default_factory=dict)
+    layers: dict[str, "Cost"] = field(default_factory=dict, repr=False)
 
 
 def count(module: nn.Module, *shapes: tuple[int, ...]) -> Cost:
