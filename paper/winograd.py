@@ -1,8 +1,8 @@
-"""acda with the 3×3 convolutions of networks by Winograd's algorithm, in a fraction of torch's time on a CPU.
+"""acda with the 3×3 convolutions of networks by Winograd's algorithm: a quarter of the multiplications, on a CPU.
 
     python paper/winograd.py train polyu_sidd_dncnn --data DIR     # as `acda train …`
 
-For the trainings of run.py that would take half a day: it is the same network and the same training, but for the
+For trainings of run.py that would take too long otherwise: it is the same network and the same training, but for the
 rounding. winograd.cpp is compiled at every start, for the machine that it runs on.
 """
 
