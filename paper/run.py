@@ -152,6 +152,17 @@ ARMS = [
             ("ACDA + relative MSE", "restorer_relative"),
         )
     ),
+    Arm(
+        "denoising",
+        "PolyU and SIDD",
+        "DnCNN, as narrow as ACDA costs",
+        "polyu_sidd_dncnn",
+        "denoising",
+        96,
+        variant="_width_32",
+        settings=("--options", "width", "32"),
+        winograd=True,
+    ),
 ]
 GAIN = "error lower than LeNet's by, %"
 RESTORED = {"PSNR": ("PSNR on Y, dB", 2), "SSIM": ("SSIM on Y", 4)}

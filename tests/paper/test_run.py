@@ -39,7 +39,8 @@ def test_commits_of_the_scoring_add_up_as_those_of_the_trainings_do(results):
 
 def test_rows_tell_whose_convolutions_trained_a_network():
     arms = {arm.run: arm.training for arm in run.ARMS if arm.table == "denoising"}
-    assert arms["polyu_sidd_dncnn"] == {"recipe": "polyu_sidd_dncnn", "convolutions": "paper/winograd.py's"}
+    for name in ("polyu_sidd_dncnn", "polyu_sidd_dncnn_width_32"):
+        assert arms[name] == {"recipe": "polyu_sidd_dncnn", "convolutions": "paper/winograd.py's"}
     assert arms["polyu_sidd_restorer"] == {"recipe": "polyu_sidd_restorer"}
 
 
