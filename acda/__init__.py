@@ -12,7 +12,7 @@ from acda.convert import convert
 from acda.decompose import decompose_filters
 from acda.layers import AdaptiveConv2d, AtomGenerator, ConversionWarning
 from acda.models import create_model
-from acda.weights import load
+from acda.photos.weights import load
 
 __version__ = "0.1.0"
 

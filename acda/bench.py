@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acda.environment import peak_megabytes
 from acda.layers import AdaptiveConv2d
+from acda.support.environment import peak_megabytes
 
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 

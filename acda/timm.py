@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from acda.extras import need
 from acda.layers import AdaptiveConv2d
 from acda.models import CLASSIFIERS
 from acda.models.lenet import LENETS
+from acda.support.extras import need
 
 _registry, _builder = need("timm.models._registry", "timm"), need("timm.models._builder", "timm")
 _data, _layers = need("timm.data", "timm"), need("timm.layers", "timm")

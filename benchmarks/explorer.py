@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from acda.environment import write_results
+from acda.support.environment import write_results
 
 SIDE, MOVES = 512, 60
 NETWORKS = ("fresh layer", "restorer", "crowd_counter_s")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from acda.environment import write_results
-from acda.weights import PACKAGED
+from acda.photos.weights import PACKAGED
+from acda.support.environment import write_results
 
 WIDTH, HEIGHT = 6000, 4000
 # What a person would type, and the packaged network that it takes.
@@ -28,7 +28,7 @@ COMMANDS = {
 CHILD = """
 import sys
 from acda.cli import main
-from acda.environment import peak_megabytes
+from acda.support.environment import peak_megabytes
 status = main()
 print(peak_megabytes())
 sys.exit(status)

@@ -19,14 +19,14 @@ from run import HERE, RESULTS
 from scipy.spatial import KDTree
 from scipy.stats import spearmanr
 
-from acda.data.crowds import Crowd, density_map, read_crowds
-from acda.drawing import new_figure, save
-from acda.environment import write_results
-from acda.inference import apply_in_tiles
 from acda.insight import capture
 from acda.insight.draw import map_place
-from acda.photos import read_photo
-from acda.weights import Trained, load
+from acda.photos.files import read_photo
+from acda.photos.tiles import apply_in_tiles
+from acda.photos.weights import Trained, load
+from acda.support.drawing import new_figure, save
+from acda.support.environment import write_results
+from acda.training.data.crowds import Crowd, density_map, read_crowds
 
 # A head's size is not annotated. Its distance to its nearest neighbours, this many, stands in for it.
 NEIGHBOURS = 3

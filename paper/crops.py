@@ -16,13 +16,13 @@ import torch.nn.functional as F
 from run import HERE, weights_of
 from torch import Tensor
 
-from acda.data.pair_crops import Photos
-from acda.data.pairs import read_pairs
-from acda.drawing import new_figure, save
-from acda.metrics import luma, psnr
 from acda.models import VariationalDenoiser
-from acda.photos import eight_bits
-from acda.weights import PACKAGED, load
+from acda.photos.files import eight_bits
+from acda.photos.weights import PACKAGED, load
+from acda.support.drawing import new_figure, save
+from acda.training.data.pair_crops import Photos
+from acda.training.data.pairs import read_pairs
+from acda.training.metrics import luma, psnr
 
 PICTURES = HERE / "pictures"
 SIDE = 96

@@ -17,13 +17,13 @@ from run import RESULTS
 from scipy import signal
 from torch import Tensor
 
-from acda.data.image_files import read_rgb
-from acda.data.pair_crops import Photos
-from acda.data.pairs import read_pairs
-from acda.environment import write_results
-from acda.metrics import luma, psnr
-from acda.photos import eight_bits
-from acda.weights import load
+from acda.photos.files import eight_bits
+from acda.photos.image_files import read_rgb
+from acda.photos.weights import load
+from acda.support.environment import write_results
+from acda.training.data.pair_crops import Photos
+from acda.training.data.pairs import read_pairs
+from acda.training.metrics import luma, psnr
 
 REDUCED = (2, 2.46, 3, 4)
 # How much of what the network does is taken, as in `acda upscale --strength`.

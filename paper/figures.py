@@ -17,15 +17,15 @@ import torch
 from run import HERE, RESULTS
 
 from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
-from acda.data.crowds import read_crowds
-from acda.data.pairs import read_pairs
-from acda.drawing import MARK, new_figure, save
-from acda.environment import write_results
 from acda.insight.draw import map_place
 from acda.insight.subject import fitted, look
 from acda.insight.view import LayerView
-from acda.photos import read_photo
-from acda.weights import Trained, fresh, load
+from acda.photos.files import read_photo
+from acda.photos.weights import Trained, fresh, load
+from acda.support.drawing import MARK, new_figure, save
+from acda.support.environment import write_results
+from acda.training.data.crowds import read_crowds
+from acda.training.data.pairs import read_pairs
 
 PICTURES = HERE / "pictures"
 

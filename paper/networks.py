@@ -13,8 +13,8 @@ from torch import nn
 
 from acda import AdaptiveConv2d, create_model
 from acda.cost import count
-from acda.environment import write_results
 from acda.models import DynamicBottleneck
+from acda.support.environment import write_results
 
 RESULTS = Path(__file__).parent / "results"
 IMAGE = (1, 3, 224, 224)

@@ -14,11 +14,11 @@ from enlargement import batch, classical
 from run import RESULTS
 from torch import Tensor
 
-from acda.data.image_files import read_rgb
-from acda.environment import write_results
-from acda.metrics import psnr
-from acda.photos import eight_bits
-from acda.weights import load
+from acda.photos.files import eight_bits
+from acda.photos.image_files import read_rgb
+from acda.photos.weights import load
+from acda.support.environment import write_results
+from acda.training.metrics import psnr
 
 # Standard deviations, in steps of 256; without noise there is nothing to be compared with.
 NOISES = (0, 5, 15, 25, 50)

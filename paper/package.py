@@ -1,6 +1,6 @@
 """Put the weights of a run into the package, in half the bytes; its card beside them is written by hand.
 
-    python paper/package.py runs/paper/RECIPE NAME      # acda/packaged/NAME.safetensors
+    python paper/package.py runs/paper/RECIPE NAME      # acda/photos/packaged/NAME.safetensors
 
 Filters go to float16, what normalises and the bases stay in float32; `acda evaluate NAME --data DIR` tells what that
 costs.
@@ -10,8 +10,8 @@ import argparse
 from pathlib import Path
 
 import acda
-from acda.recipe import recipe_from_json
-from acda.weights import read_weights, write_weights
+from acda.photos.weights import read_weights, write_weights
+from acda.training.recipe import recipe_from_json
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     if "recipe" not in facts:  # of a run that was made before weights told it
         facts["recipe"] = recipe_from_json((options.run / "recipe.json").read_text()).portable().to_json()
     smaller = {name: t.half() if t.ndim > 2 and not name.endswith(".bases") else t for name, t in tensors.items()}
-    to = Path(acda.__file__).parent / "packaged" / f"{options.name}.safetensors"
+    to = Path(acda.__file__).parent / "photos" / "packaged" / f"{options.name}.safetensors"
     write_weights(to, smaller, facts)
     card = to.with_suffix(".md")
     print(f"{to.name}: {to.stat().st_size / 1e6:.1f} MB; {'card present' if card.exists() else f'write {card.name}'}")

@@ -9,9 +9,9 @@ from typing import Any
 
 from run import RESULTS
 
-from acda.environment import write_results
-from acda.training import evaluate
-from acda.weights import PACKAGED
+from acda.photos.weights import PACKAGED
+from acda.support.environment import write_results
+from acda.training.run import evaluate
 
 # Where the test data of each are, and what is reported of them to how many digits.
 TESTED: dict[str, dict[str, str]] = {

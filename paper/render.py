@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from acda.files import written_whole
+from acda.support.files import written_whole
 
 HERE = Path(__file__).parent
 PAGE = HERE / "RESULTS.md"

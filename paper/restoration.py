@@ -20,12 +20,12 @@ from scipy import ndimage
 from torch import Tensor
 
 from acda.cost import count
-from acda.data.pair_crops import Photos
-from acda.data.pairs import read_pairs
-from acda.environment import describe, write_results
-from acda.metrics import luma, psnr, ssim
-from acda.photos import eight_bits
-from acda.weights import load
+from acda.photos.files import eight_bits
+from acda.photos.weights import load
+from acda.support.environment import describe, write_results
+from acda.training.data.pair_crops import Photos
+from acda.training.data.pairs import read_pairs
+from acda.training.metrics import luma, psnr, ssim
 
 SETS = {"PolyU": "denoising/polyu", "SIDD, 256×256": "denoising/sidd"}
 OURS = "ACDA"

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from acda.cost import count
-from acda.environment import write_results
-from acda.weights import load
+from acda.photos.weights import load
+from acda.support.environment import write_results
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from acda.environment import describe, write_results
+from acda.support.environment import describe, write_results
 
 SEEDS = (0, 1, 2)
 RESULTS = Path(__file__).parent / "results" / "toy.json"

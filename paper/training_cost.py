@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from acda import create_model
 from acda.cost import count
-from acda.environment import peak_megabytes, write_results
 from acda.layers import DynamicFilterConv2d
+from acda.support.environment import peak_megabytes, write_results
 
 RESULTS = Path(__file__).parent / "results" / "training.json"
 NETWORKS = {"ACDA": "ad_resnet_s", "Conv, 3×3": "ad_resnet_s_conv", "Conv": "ad_resnet_s_conv_large"}

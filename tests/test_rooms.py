@@ -17,18 +17,15 @@ ORDER = [
     ["__main__"],
     ["cli"],
     ["__init__"],
-    ["explorer"],
-    ["recipes", "training", "insight"],
+    ["training", "insight"],
     ["photos"],
-    ["tasks"],
-    ["weights"],
     ["convert", "bench", "cost", "timm"],
-    ["models", "data"],
+    ["models"],
     ["layers"],
     ["functional"],
     ["backends", "decompose"],
-    ["bases", "window", "environment", "drawing"],
-    ["extras", "files", "inference", "metrics", "names", "recipe"],
+    ["bases", "window"],
+    ["support"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 

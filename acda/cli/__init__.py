@@ -5,8 +5,8 @@ import io
 import os
 import sys
 
-from acda.extras import need
-from acda.names import unknown
+from acda.support.extras import need
+from acda.support.names import unknown
 
 VERBS = {
     "demo": "train the paper's toy pattern detector, an ordinary convolution beside an adaptive one",

@@ -7,9 +7,9 @@ import torch
 
 from acda import bench as measuring
 from acda.backends import native
-from acda.drawing import GREEN, GREY, INDIGO, new_figure, save
-from acda.environment import write_results
-from acda.extras import need
+from acda.support.drawing import GREEN, GREY, INDIGO, new_figure, save
+from acda.support.environment import write_results
+from acda.support.extras import need
 
 LABELS = {"conv": "Conv2d", "unfold": "unfold", "reference": "acda, plain torch", "native": "acda, native"}
 

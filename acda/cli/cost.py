@@ -7,7 +7,7 @@ from torch import nn
 
 from acda import cost as counting
 from acda.models import MODELS, create_model
-from acda.names import unknown
+from acda.support.names import unknown
 
 
 def cost(

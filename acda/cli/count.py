@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from acda.cli.restore import Out
-from acda.drawing import new_figure, save
-from acda.inference import apply_in_tiles
 from acda.models import CrowdCounter
-from acda.photos import FORMATS, Photo, Places, are_several, each_photo, find_photos, read_photo, revealed
-from acda.weights import Trained, load
+from acda.photos.files import FORMATS, Photo, Places, are_several, each_photo, find_photos, read_photo, revealed
+from acda.photos.tiles import apply_in_tiles
+from acda.photos.weights import Trained, load
+from acda.support.drawing import new_figure, save
 
 
 def count(

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acda.data.patterns import PatternMap, pattern_map
-from acda.drawing import new_figure, save
-from acda.environment import describe
-from acda.extras import need
-from acda.files import written_whole
 from acda.layers import AdaptiveConv2d
+from acda.support.drawing import new_figure, save
+from acda.support.environment import describe
+from acda.support.extras import need
+from acda.support.files import written_whole
+from acda.training.data.patterns import PatternMap, pattern_map
 
 SHIFT = 20
 LABELS = {"conv": "Conv2d 7×7", "acda": "ACDA 7×7"}

@@ -1,7 +1,7 @@
 """acda denoise: photos with less noise."""
 
 from acda.cli.restore import Out, check_settings, load_restorer, restored_photo, write_each
-from acda.photos import Photo
+from acda.photos.files import Photo
 
 
 def denoise(

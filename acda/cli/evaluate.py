@@ -10,8 +10,8 @@ def evaluate(run: str, /, data: Path) -> None:
         run: folder of a run, its weights.safetensors, or a packaged network.
         data: folder of the dataset.
     """
-    from acda import training
+    from acda.training.run import evaluate as score
 
-    scores = training.evaluate(run, data)
+    scores = score(run, data)
     for name, value in scores.items():
         print(f"{name:<16} {value:>12,.4f}" if name != "images" else f"{name:<16} {value:>12,.0f}")

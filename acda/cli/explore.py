@@ -6,7 +6,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from acda.extras import need
+from acda.support.extras import need
 
 # Every address of the machine.
 EVERYWHERE = ("0.0.0.0", "::")
@@ -32,7 +32,7 @@ def explore(
     if not 0 <= port < 65536:
         raise ValueError(f"--port needs to be from 0 to 65535; got {port}.")
     family, place = _place(host, port)
-    from acda.explorer.server import create_app
+    from acda.insight.server import create_app
 
     uvicorn = need("uvicorn", "explore")
     # asyncio answers without delay only on sockets that say that they are TCP's.

@@ -5,7 +5,7 @@ import json
 import torch
 
 from acda.backends import native
-from acda.environment import describe
+from acda.support.environment import describe
 
 
 def info() -> None:

@@ -10,8 +10,8 @@ from acda.insight.draw import draw_look, map_place, photo_place
 from acda.insight.subject import find_subject
 from acda.insight.subject import look as look_at
 from acda.insight.view import LayerView
-from acda.names import unknown
-from acda.photos import output_path, read_photo, revealed
+from acda.photos.files import output_path, read_photo, revealed
+from acda.support.names import unknown
 
 
 def look(

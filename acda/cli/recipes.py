@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 
-from acda.recipes import RECIPES, find_recipe
+from acda.training.recipes import RECIPES, find_recipe
 
 
 def recipes(name: str | None = None, /) -> None:

@@ -10,10 +10,7 @@ import torch
 import tyro
 from torch import Tensor
 
-from acda.extras import need
-from acda.files import check_room
-from acda.inference import Tile, in_tiles
-from acda.photos import (
+from acda.photos.files import (
     Photo,
     Places,
     are_several,
@@ -27,7 +24,10 @@ from acda.photos import (
     without_room,
     write_photo,
 )
-from acda.weights import Trained, load
+from acda.photos.tiles import Tile, in_tiles
+from acda.photos.weights import Trained, load
+from acda.support.extras import need
+from acda.support.files import check_room
 
 # How people call what a file tells about a photo.
 ABOUT = {"exif": "EXIF", "icc_profile": "colour profile"}

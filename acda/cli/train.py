@@ -4,8 +4,8 @@ import sys
 from dataclasses import replace
 from typing import Annotated, Any
 
-from acda.extras import need
-from acda.recipes import find_recipe
+from acda.support.extras import need
+from acda.training.recipes import find_recipe
 
 
 def run(arguments: list[str]) -> None:
@@ -17,7 +17,7 @@ def run(arguments: list[str]) -> None:
         print("`acda train RECIPE --help` tells the settings of one.")
         sys.exit(0)
     function = find_recipe(name)
-    from acda.training import Run, fit
+    from acda.training.run import Run, fit
 
     default = function()
     flat = tyro.conf.OmitArgPrefixes

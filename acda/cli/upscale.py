@@ -1,7 +1,7 @@
 """acda upscale: larger photos, sharpened by a network that has seen real lenses."""
 
 from acda.cli.restore import Out, check_settings, load_restorer, restored_photo, size_after, write_each
-from acda.photos import Photo, resized_photo
+from acda.photos.files import Photo, resized_photo
 
 LARGEST = 8.0
 

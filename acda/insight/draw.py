@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from acda.drawing import MARK, new_figure, save
 from acda.insight.view import LayerView
+from acda.support.drawing import MARK, new_figure, save
 
 
 def photo_scale(view: LayerView, photo_size: tuple[int, int]) -> tuple[float, float]:

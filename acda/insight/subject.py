@@ -6,13 +6,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from acda.data.loading import IMAGENET_STATISTICS
 from acda.insight.capture import Captured, capture
 from acda.layers import AdaptiveConv2d
 from acda.models import MODELS, create_model
 from acda.models.lenet import LENETS, SIZE
-from acda.photos import resized
-from acda.weights import Trained, load
+from acda.photos.files import resized
+from acda.photos.weights import IMAGENET_STATISTICS, Trained, load
 
 FRESH = "fresh layer"
 # Larger photos are looked at smaller: a map of coefficients has a hundred numbers a pixel.

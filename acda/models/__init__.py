@@ -11,7 +11,7 @@ from acda.models.crowd_counter import CROWD_COUNTERS, CrowdCounter
 from acda.models.lenet import LENETS, LeNet
 from acda.models.restorer import RESTORERS, Restorer
 from acda.models.variational import VARIATIONAL, VariationalDenoiser
-from acda.names import unknown
+from acda.support.names import unknown
 
 CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {**LENETS, **AD_RESNETS}
 MODELS: dict[str, Callable[..., nn.Module]] = {**CLASSIFIERS, **CROWD_COUNTERS, **RESTORERS, **VARIATIONAL}

@@ -298,7 +298,7 @@ def test_a_large_image_needs_little_more_than_its_own_maps(layout):
     """Beyond the input: coefficients, Φ's hidden map, the result and 64 MB; unfolded it would be 49 times the input."""
     code = f"""
 import torch, acda
-from acda.environment import peak_megabytes as peak
+from acda.support.environment import peak_megabytes as peak
 torch.set_num_threads(2)
 layer = acda.AdaptiveConv2d(64, 64, 7, padding=3).eval()
 x = torch.empty(1, 64, 1024, 1024, memory_format=torch.{layout}).fill_(1.0)

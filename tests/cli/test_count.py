@@ -10,8 +10,8 @@ from PIL import Image
 from acda import create_model
 from acda.cli import main
 from acda.cli.count import density_of
-from acda.photos import read_photo
-from acda.weights import load, read_weights, write_weights
+from acda.photos.files import read_photo
+from acda.photos.weights import load, read_weights, write_weights
 
 
 @pytest.fixture(scope="module")

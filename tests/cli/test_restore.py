@@ -11,9 +11,9 @@ from PIL.PngImagePlugin import PngInfo
 from acda import create_model
 from acda.cli import main
 from acda.cli.restore import load_restorer, restored
-from acda.inference import apply_in_tiles
-from acda.photos import each_photo, eight_bits, read_photo, resized_photo
-from acda.weights import find_weights, read_weights, write_weights
+from acda.photos.files import each_photo, eight_bits, read_photo, resized_photo
+from acda.photos.tiles import apply_in_tiles
+from acda.photos.weights import find_weights, read_weights, write_weights
 
 
 @pytest.fixture(scope="module")
@@ -360,6 +360,6 @@ def test_what_cannot_be_written_is_said_before_the_work(photo, weights, tmp_path
     monkeypatch.setattr("acda.cli.restore.in_tiles", None)  # the work
     assert main(["restore", str(photo), "--weights", weights, "-o", str(tmp_path / "a.gif")]) == 1
     assert "has no suffix that photos are written with" in capsys.readouterr().err
-    monkeypatch.setattr("acda.photos.LONGEST", {"WEBP": 100})
+    monkeypatch.setattr("acda.photos.files.LONGEST", {"WEBP": 100})
     assert main(["upscale", str(photo), "--weights", weights, "-o", str(tmp_path / "a.webp")]) == 1
     assert "would have 120×88 pixels; WEBP has at most 100 a side" in capsys.readouterr().err

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from acda.recipe import Classification
-from acda.tasks.task import Task
+from acda.training.recipe import Classification
+from acda.training.tasks.task import Task
 
 CLASSES = ("dark", "light", "noisy")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from acda.recipe import Classification
+from acda.training.recipe import Classification
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

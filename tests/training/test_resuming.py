@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from acda.training import Run, fit
+from acda.training.run import Run, fit
 from tests.training.runs import assert_same, command, weights
 
 
@@ -23,7 +23,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, mo
     class Stop(Exception):
         pass
 
-    from acda.tasks.classification import ClassificationTask
+    from acda.training.tasks.classification import ClassificationTask
 
     original, steps = ClassificationTask.training_step, []
 

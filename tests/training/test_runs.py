@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 
 from acda import create_model
 from acda.cli import main
-from acda.recipe import Classification, Recipe
-from acda.recipes import RECIPES
-from acda.training import Run, evaluate, fit
-from acda.weights import read_weights, write_weights
+from acda.photos.weights import read_weights, write_weights
+from acda.training.recipe import Classification, Recipe
+from acda.training.recipes import RECIPES
+from acda.training.run import Run, evaluate, fit
 
 
 def test_a_run_writes_what_it_says(recipe, tmp_path):

@@ -12,14 +12,14 @@ from safetensors.torch import save_file
 
 from acda import create_model
 from acda.cli import main
-from acda.data.pair_crops import Photos
-from acda.data.pairs import read_pairs
-from acda.metrics import psnr, ssim
 from acda.models import CrowdCounter
-from acda.recipe import Counting, Restoration, recipe_from_json
-from acda.tasks.restoration import RestorationTask
-from acda.training import Run, evaluate, fit
-from acda.weights import load
+from acda.photos.weights import load
+from acda.training.data.pair_crops import Photos
+from acda.training.data.pairs import read_pairs
+from acda.training.metrics import psnr, ssim
+from acda.training.recipe import Counting, Restoration, recipe_from_json
+from acda.training.run import Run, evaluate, fit
+from acda.training.tasks.restoration import RestorationTask
 from tests.training.runs import assert_same, weights
 
 
@@ -131,7 +131,7 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
 def test_options_join_those_of_the_recipe(monkeypatch):
     """An ablation of a denoiser begins as the denoiser does, unless it says otherwise."""
     trained: list[dict[str, int]] = []
-    monkeypatch.setattr("acda.training.fit", lambda recipe, *_: trained.append(recipe.options) or {})
+    monkeypatch.setattr("acda.training.run.fit", lambda recipe, *_: trained.append(recipe.options) or {})
     for given in ([], ["--options", "num_atoms", "9"], ["--options", "blind_to_smooth", "0"]):
         assert main(["train", "polyu_restorer", *given]) == 0
     assert trained == [{"blind_to_smooth": 1}, {"blind_to_smooth": 1, "num_atoms": 9}, {"blind_to_smooth": 0}]

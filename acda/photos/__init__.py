@@ -1,0 +1,1 @@
+"""A person's pictures: files, exact tiles, trained weights."""

@@ -1,0 +1,101 @@
+"""Batches of photo pairs: for training random crops, turned and mirrored; for testing whole photos."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, get_worker_info
+
+from acda.photos.image_files import image_size, read_rgb
+from acda.training.data.batches import TestBatches, TrainBatches, generator_for
+from acda.training.data.loading import DecodingLoader, checksum, names_and_sizes
+from acda.training.data.noise import noisy
+from acda.training.data.pairs import PhotoPair
+
+# Decoded photos that are kept from one epoch to the next, in bytes; larger sets are decoded each time, and so are all
+# where workers do it, who live for an epoch.
+MOST_KEPT = 2_000_000_000
+# Pixels of eight bits to 0 … 1.
+UNIT = torch.tensor([[0.0] * 3, [255.0] * 3])
+
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Photos:
+    """Pixels of pairs, (2, H, W, 3) of eight bits, degraded first; kept in memory where they are not too many."""
+
+    def __init__(self, pairs: list[PhotoPair]) -> None:
+        self.pairs = pairs
+        self._kept: dict[int, Pixels] = {}
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @cached_property
+    def fit_in_memory(self) -> bool:
+        return 6 * sum(width * height for width, height in (image_size(p.clean) for p in self.pairs)) <= MOST_KEPT
+
+    def __getitem__(self, index: int) -> Pixels:
+        if index in self._kept:
+            return self._kept[index]
+        pair = self.pairs[index]
+        pixels = np.stack([read_rgb(pair.degraded), read_rgb(pair.clean)])
+        if get_worker_info() is None and self.fit_in_memory:
+            self._kept[index] = pixels
+        return pixels
+
+
+class PairLoader(DecodingLoader):
+    """Degraded and clean, both (n, 3, H, W) from 0 to 1: crops of side×side, or one whole photo.
+
+    The batches of an epoch may be of more crops than there are photos: crop i is of photo i modulo their number.
+    noise: where it is not zero, the degraded photo is the clean one with noise of this strength.
+    """
+
+    def __init__(
+        self,
+        photos: Photos | Pixels,
+        batches: TrainBatches | TestBatches,
+        side: int,
+        noise: float = 0.0,
+        workers: int = 0,
+    ) -> None:
+        super().__init__(batches, UNIT, workers)
+        self.photos, self.side, self.noise = photos, side, noise
+
+    def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
+        return _Pairs(self.photos, self.side, self.noise, seed)
+
+    @cached_property
+    def fingerprint(self) -> int:
+        if not isinstance(self.photos, Photos):
+            return checksum(self.photos.shape)
+        return checksum(names_and_sizes(path for pair in self.photos.pairs for path in (pair.degraded, pair.clean)))
+
+
+class _Pairs(Dataset[Any]):
+    def __init__(self, photos: Photos | Pixels, side: int, noise: float, seed: tuple[int, int] | None) -> None:
+        self.photos, self.side, self.noise, self.seed = photos, side, noise, seed
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        pixels = self.photos[index % len(self.photos)]
+        generator = generator_for(*(self.seed or ()), index)
+        if self.seed is not None:
+            pixels = augmented(pixels, self.side, generator)
+        degraded, clean = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))).float()
+        if self.noise:
+            # As a camera's file would have it: of eight bits.
+            degraded = (255 * noisy(clean / 255, self.noise, generator)).round().clamp(0, 255)
+        return degraded, clean / 255
+
+
+def augmented(pixels: Pixels, side: int, generator: torch.Generator) -> Pixels:
+    """A random square of both photos, mirrored or not, and turned by a random number of quarters."""
+    height, width = pixels.shape[1:3]
+    top, left = (int(torch.randint(length - side + 1, (), generator=generator)) for length in (height, width))
+    mirrored, quarters = (int(torch.randint(most, (), generator=generator)) for most in (2, 4))
+    crop = pixels[:, top : top + side, left : left + side]
+    return np.rot90(crop[:, :, ::-1] if mirrored else crop, quarters, axes=(1, 2))

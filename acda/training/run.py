@@ -1,0 +1,183 @@
+"""fit(recipe): the Lightning Trainer, set up; a run is a folder that says all about itself and can be resumed.
+
+runs/NAME/ has recipe.json, log.txt, TensorBoard events, checkpoints/last.ckpt and best.ckpt, scores.json with those
+of every epoch that was tested, curves.png, and when it is done weights.safetensors.
+"""
+
+import json
+import logging
+import math
+import sys
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from acda.photos.weights import fill, find_weights, read_weights, write_weights
+from acda.support.extras import need
+from acda.support.files import written_whole
+from acda.training.callbacks import History, StopAfterSaving, Stopped, WholeFiles, checkpoints
+from acda.training.curves import draw_curves
+from acda.training.recipe import Classification, Counting, Recipe, Restoration, recipe_from_json
+from acda.training.tasks.classification import ClassificationTask
+from acda.training.tasks.counting import CountingTask
+from acda.training.tasks.restoration import RestorationTask
+from acda.training.tasks.task import Task
+
+need("pytorch_lightning", "train")
+from pytorch_lightning import Callback, Trainer, seed_everything  # noqa: E402
+from pytorch_lightning.callbacks import TQDMProgressBar  # noqa: E402
+from pytorch_lightning.loggers import TensorBoardLogger  # noqa: E402
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Where and on what a recipe is run: none of it decides the result."""
+
+    out: Path | None = None
+    """folder of the run; runs/RECIPE unless given"""
+    resume: bool = False
+    """go on where the run in that folder stopped"""
+    accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
+    """what to compute on"""
+    devices: int = 1
+    """processes on this machine, one for each GPU, or for a share of the CPU"""
+    nodes: int = 1
+    """machines, each started with the same command by torchrun or SLURM"""
+    precision: Literal["32-true", "16-mixed", "bf16-mixed", "64-true"] = "32-true"
+    """number format"""
+    sync_batchnorm: bool = False
+    """normalise over the batches of all processes together; GPUs only"""
+    threads: int | None = None
+    """that each process may use on a CPU"""
+    download: bool = False
+    """fetch the dataset into the data folder where it is missing; CIFAR only"""
+    workers: int = 0
+    """processes that read images for each of them, where the images stay in their files"""
+
+    def __post_init__(self) -> None:
+        for name, least in (("devices", 1), ("nodes", 1), ("workers", 0), ("threads", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"--{name} needs to be at least {least}; got {value}.")
+        gpus = torch.cuda.device_count()
+        if self.accelerator == "gpu" and self.devices > gpus:
+            raise ValueError(f"--devices {self.devices} with --accelerator gpu needs so many GPUs; torch sees {gpus}.")
+        if self.sync_batchnorm and (self.accelerator in ("cpu", "mps") or not gpus):
+            raise ValueError("--sync-batchnorm needs GPUs: torch's SyncBatchNorm does not run on CPUs.")
+
+
+def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
+    """Train as the recipe says, and return the last epoch's scores, which are in scores.json too."""
+    folder = run.out or Path("runs", name)
+    checkpoint = _prepare(folder, recipe, run)
+    if run.threads:
+        torch.set_num_threads(run.threads)
+    _quieten()
+    seed_everything(recipe.seed, verbose=False)
+    task = task_of(recipe, run)
+    history = History(folder, name)
+    callbacks: list[Callback] = [history, StopAfterSaving(folder), *checkpoints(folder, task)]
+    if sys.stderr.isatty():
+        callbacks.append(TQDMProgressBar())
+    trainer = Trainer(
+        accelerator=run.accelerator,
+        devices=run.devices,
+        num_nodes=run.nodes,
+        strategy="ddp" if run.devices * run.nodes > 1 else "auto",
+        precision=run.precision,
+        sync_batchnorm=run.sync_batchnorm,
+        max_epochs=recipe.epochs,
+        check_val_every_n_epoch=math.gcd(recipe.epochs, recipe.test_every),
+        logger=TensorBoardLogger(folder, name="", version=""),
+        callbacks=callbacks,
+        plugins=[WholeFiles()],
+        enable_progress_bar=sys.stderr.isatty(),
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        log_every_n_steps=20,
+        use_distributed_sampler=False,
+        deterministic="warn",
+    )
+    try:
+        trainer.fit(task, ckpt_path=checkpoint, weights_only=True)
+    except Stopped:
+        raise KeyboardInterrupt from None
+    if trainer.is_global_zero:
+        facts = {"model": recipe.model, "options": json.dumps(recipe.options), "recipe": recipe.portable().to_json()}
+        facts.update(task.facts)
+        write_weights(folder / "weights.safetensors", task.state_dict(), facts)
+        draw_curves(history.epochs, task.monitored, folder / "curves.png")
+    return history.epochs[-1]
+
+
+def task_of(recipe: Recipe, run: Run) -> Task:
+    """The Lightning module of a recipe, with its data, which were checked already where a run is resumed."""
+    if isinstance(recipe, Counting):
+        return CountingTask.of(recipe, run.workers)
+    if isinstance(recipe, Restoration):
+        return RestorationTask.of(recipe, run.workers)
+    if isinstance(recipe, Classification):
+        return ClassificationTask.of(recipe, run.workers, run.download, check=not run.resume)
+    raise TypeError(f"there is no task for a recipe of type {type(recipe).__name__}.")
+
+
+def task_for_evaluation(recipe: Recipe, facts: dict[str, str]) -> Task:
+    """The same for its test data. facts: those that were saved with the weights."""
+    if isinstance(recipe, Counting):
+        return CountingTask.for_evaluation(recipe, facts)
+    if isinstance(recipe, Restoration):
+        return RestorationTask.for_evaluation(recipe, facts)
+    assert isinstance(recipe, Classification)
+    return ClassificationTask.for_evaluation(recipe, facts)
+
+
+def _quieten() -> None:
+    """Lightning's advice and advertisements are not about this run."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+        warnings.filterwarnings("ignore", module=name)
+
+
+def _prepare(folder: Path, recipe: Recipe, run: Run) -> Path | None:
+    """Make the run's folder, or check that it holds the run to go on with; returns the checkpoint."""
+    description, last = folder / "recipe.json", folder / "checkpoints" / "last.ckpt"
+    if run.resume:
+        if not description.exists():
+            raise ValueError(
+                f"{folder} has no run to resume (recipe.json is missing). Leave --resume out to start one."
+            )
+        # The data may be somewhere else by now.
+        before, now = (json.loads(r.portable().to_json()) for r in (recipe_from_json(description.read_text()), recipe))
+        changed = [f"{key} {before.get(key)}, now {now.get(key)}" for key in now if before.get(key) != now.get(key)]
+        if changed:
+            raise ValueError(
+                f"{description} is of another recipe ({'; '.join(changed)}): a run is resumed with the settings that "
+                "it was started with."
+            )
+        return last if last.exists() else None
+    # Another process of the same run may have made the folder a moment ago.
+    if any(path.exists() for path in (last, folder / "scores.json", folder / "weights.safetensors")):
+        raise ValueError(f"{folder} has a run already. Pass --resume to go on with it, or another --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with written_whole(description) as file:
+        file.write_text(recipe.to_json())
+    return None
+
+
+def evaluate(name: str | Path, data: Path) -> dict[str, float]:
+    """Score the network of a run, of its weights.safetensors, or a packaged one, on the test images of a folder."""
+    weights = find_weights(name)
+    tensors, facts = read_weights(weights)
+    beside = weights.with_name("recipe.json")  # of a run that was made before weights told their recipe
+    if "recipe" not in facts and not beside.exists():
+        raise ValueError(f"{weights} does not tell its recipe: it was not written by `acda train`.")
+    recipe = replace(recipe_from_json(facts.get("recipe") or beside.read_text()), data=data)
+    _quieten()
+    task = task_for_evaluation(recipe, facts)
+    fill(task, tensors, weights, recipe.model)
+    trainer = Trainer(accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_checkpointing=False)
+    (scores,) = trainer.validate(task, verbose=False)
+    return {name: round(value, 6) for name, value in scores.items()}

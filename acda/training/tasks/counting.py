@@ -1,0 +1,77 @@
+"""Crowd counting: mean square error on the density, absolute and squared errors of whole photos' counts."""
+
+import math
+from pathlib import Path
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from acda.models import CrowdCounter, create_model
+from acda.photos.weights import IMAGENET_STATISTICS, read_weights
+from acda.training.data.batches import TestBatches, TrainBatches
+from acda.training.data.crowd_crops import CrowdLoader
+from acda.training.data.crowds import Crowd, read_crowds, read_test_crowds
+from acda.training.recipe import Counting
+from acda.training.tasks.task import Task, tested_in_tiles
+
+
+class CountingTask(Task):
+    """Lightning's view of a Counting recipe. Metrics over whole photos: MAE, and root MSE, which papers call MSE."""
+
+    recipe: Counting
+    model: CrowdCounter
+    metrics = ("MAE", "root MSE")
+    monitored = "MAE"
+
+    def __init__(self, recipe: Counting, train: list[Crowd] | None, test: list[Crowd], workers: int = 0) -> None:
+        model = create_model(recipe.model, **recipe.options)
+        if not isinstance(model, CrowdCounter):
+            raise ValueError(f"{recipe.model} does not count: a crowd counter is needed.")
+        if recipe.initial is not None and train is not None:
+            _begin_with(model, recipe.initial)
+        super().__init__(recipe, model)
+        self.crowds, self.workers = (train, test), workers
+        self.counts = len(train or ()), len(test)
+        self.statistics.copy_(IMAGENET_STATISTICS)
+
+    @classmethod
+    def of(cls, recipe: Counting, workers: int = 0) -> "CountingTask":
+        """With the data of the recipe, checked whole."""
+        return cls(recipe, *read_crowds(recipe.data), workers)
+
+    @classmethod
+    def for_evaluation(cls, recipe: Counting, facts: dict[str, str]) -> "CountingTask":
+        """With the test photos alone."""
+        return cls(recipe, None, read_test_crowds(recipe.data))
+
+    def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        images, densities = batch
+        return F.mse_loss(self.model(images) / CrowdCounter.unit, densities / CrowdCounter.unit)
+
+    def test_sums(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        images, counts = batch
+        error = tested_in_tiles(self.model, images).cpu().double().sum((1, 2, 3)) - counts.cpu()
+        return {"MAE": error.abs().sum(), "root MSE": error.square().sum()}
+
+    def scores(self, means: dict[str, float]) -> dict[str, float]:
+        return {"MAE": means["MAE"], "root MSE": math.sqrt(means["root MSE"])}
+
+    def train_loader(self, rank: int, world: int) -> CrowdLoader:
+        train = self.crowds[0]
+        assert train is not None
+        batches = TrainBatches(len(train), self.recipe.batch_size, self.recipe.seed, rank, world)
+        return self._loader(train, batches)
+
+    def test_loader(self, rank: int, world: int) -> CrowdLoader:
+        return self._loader(self.crowds[1], TestBatches(len(self.crowds[1]), 1, rank, world))
+
+    def _loader(self, crowds: list[Crowd], batches: TrainBatches | TestBatches) -> CrowdLoader:
+        return CrowdLoader(crowds, batches, self.recipe.crop, self.recipe.sigma, CrowdCounter.cell, self.workers)
+
+
+def _begin_with(model: CrowdCounter, path: Path) -> None:
+    state, _ = read_weights(path)
+    try:
+        model.load_classifier({name.removeprefix("model."): t for name, t in state.items()})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

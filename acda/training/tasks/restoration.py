@@ -1,0 +1,102 @@
+"""Restoring photos: mean square error on crops or VDNet's objective, PSNR and SSIM on whole photos."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from acda.models import VariationalDenoiser, create_model
+from acda.photos.image_files import image_size
+from acda.training.data.batches import TestBatches, TrainBatches
+from acda.training.data.pair_crops import UNIT, PairLoader, Photos, Pixels
+from acda.training.data.pairs import PhotoPair, read_blocks, read_clean, read_pairs
+from acda.training.metrics import WINDOW as SSIM_WINDOW
+from acda.training.metrics import luma, psnr, ssim
+from acda.training.recipe import Restoration
+from acda.training.tasks import elbo
+from acda.training.tasks.task import Task, tested_in_tiles
+
+
+class RestorationTask(Task):
+    """Lightning's view of a Restoration recipe. Metrics: PSNR (dB) and SSIM, on Y or on RGB as the recipe says."""
+
+    recipe: Restoration
+    metrics = ("PSNR", "SSIM")
+    monitored = "PSNR"
+    best = "max"
+
+    def __init__(self, recipe: Restoration, train: Photos | None, test: Photos | Pixels, workers: int = 0) -> None:
+        model = create_model(recipe.model, **recipe.options)
+        if recipe.objective == "variational" and not isinstance(model, VariationalDenoiser):
+            raise ValueError(f"{recipe.model} tells no variances: the variational objective needs a network that does.")
+        super().__init__(recipe, model)
+        self.photos, self.workers = (train, test), workers
+        self.counts = len(train or ()), len(test)
+        self.statistics.copy_(UNIT)
+        self.facts = {"scale": str(recipe.scale)} if recipe.scale else {}
+
+    @classmethod
+    def of(cls, recipe: Restoration, workers: int = 0) -> "RestorationTask":
+        """With the data of the recipe, checked whole."""
+        train, test = read_photos(recipe)
+        for pair in train.pairs:
+            if min(image_size(pair.clean)) < recipe.crop:
+                raise ValueError(f"{pair.clean} is smaller than the crops of {recipe.crop}×{recipe.crop}.")
+        for pair in test.pairs if isinstance(test, Photos) else ():
+            if min(image_size(pair.clean)) < SSIM_WINDOW:
+                raise ValueError(f"{pair.clean} is too small to be measured: {SSIM_WINDOW}×{SSIM_WINDOW} is needed.")
+        return cls(recipe, train, test, workers)
+
+    @classmethod
+    def for_evaluation(cls, recipe: Restoration, facts: dict[str, str]) -> "RestorationTask":
+        """With the test photos, which are told from the others by looking at all of them."""
+        return cls(recipe, None, read_photos(recipe)[1])
+
+    def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        degraded, clean = batch
+        if self.recipe.objective == "variational":
+            assert isinstance(self.model, VariationalDenoiser)
+            return elbo.loss(self.model.posterior(degraded), degraded, clean)
+        if self.recipe.objective == "relative_mse":
+            return relative_mse(self.model(degraded), degraded, clean)
+        return F.mse_loss(self.model(degraded), clean)
+
+    def test_sums(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        degraded, clean = batch
+        # As a file would keep it.
+        restored = (tested_in_tiles(self.model, degraded).clamp(0, 1) * 255).round() / 255
+        if self.recipe.channels == "y":
+            restored, clean = luma(restored), luma(clean)
+        return {"PSNR": psnr(restored, clean).sum(), "SSIM": ssim(restored, clean).sum()}
+
+    def train_loader(self, rank: int, world: int) -> PairLoader:
+        train = self.photos[0]
+        assert train is not None
+        batches = TrainBatches(self.recipe.crops, self.recipe.batch_size, self.recipe.seed, rank, world)
+        return PairLoader(train, batches, self.recipe.crop, self.recipe.noise, self.workers)
+
+    def test_loader(self, rank: int, world: int) -> PairLoader:
+        test = self.photos[1]
+        batches = TestBatches(len(test), 1, rank, world)
+        return PairLoader(test, batches, self.recipe.crop, self.recipe.noise, self.workers)
+
+
+def relative_mse(restored: Tensor, degraded: Tensor, clean: Tensor) -> Tensor:
+    """The part of each photo's square error that is left, on the mean over the photos.
+
+    Where noise differs from photo to photo, most of the plain error is that of the worst few. Here all count alike,
+    but for those that have less than a level of eight bits.
+    """
+    left, there_was = ((y - clean).square().mean(dim=(1, 2, 3)) for y in (restored, degraded))
+    return (left / (there_was + 1 / 255**2)).mean()
+
+
+def read_photos(recipe: Restoration) -> tuple[Photos, Photos | Pixels]:
+    """For training and for testing: pairs, or clean photos that noise is put on.
+
+    Where SIDD's validation blocks are beside its Data they are what is tested, and all its scenes are trained on.
+    """
+    if recipe.noise:
+        train, test = ([PhotoPair(path, path, path.stem) for path in part] for part in read_clean(recipe.data))
+    else:
+        train, test = read_pairs(recipe.data, recipe.scale)
+    blocks = read_blocks(recipe.data) if (recipe.data / "Data").is_dir() else None
+    return (Photos(train), Photos(test)) if blocks is None else (Photos(train + test), blocks)

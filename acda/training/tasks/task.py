@@ -1,0 +1,181 @@
+"""What all tasks share: optimiser and schedule, seeding, exact sums over test images in any number of processes."""
+
+import math
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from acda.photos.tiles import LooksAtEverything, apply_in_tiles
+from acda.support.extras import need
+from acda.training.recipe import Recipe
+
+need("pytorch_lightning", "train")
+import pytorch_lightning  # noqa: E402  after need, which names the extra where it is missing
+
+# Side of the parts in which large test photos go through a network.
+TILE = 1536
+
+
+class Task(pytorch_lightning.LightningModule):
+    """A network and a recipe; a subclass says what the loss is, what is summed in testing, where data come from."""
+
+    # What test_sums returns, which of it decides the best checkpoint, and whether that is the lowest or the highest.
+    metrics: tuple[str, ...]
+    monitored: str
+    best = "min"
+    statistics: Tensor
+    # Images for training and for testing.
+    counts: tuple[int, int]
+
+    def __init__(self, recipe: Recipe, model: nn.Module) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.model = model
+        # Mean and deviation of the training images: a network is worth nothing without them.
+        self.register_buffer("statistics", torch.tensor([[0.0] * 3, [1.0] * 3]))
+        # What a reader of the weights needs to know besides the recipe.
+        self.facts: dict[str, str] = {}
+        self._sums: dict[str, Tensor] = {}
+        self._losses: list[Tensor] = []
+        self._position: dict[str, int] | None = None
+        self._frozen_from = math.inf
+        if recipe.norm_momentum is not None:
+            for norm in self._norms():
+                norm.momentum = recipe.norm_momentum
+        self.train()
+
+    def loss(self, batch: Any) -> Tensor:
+        """Of a training batch, averaged over its images."""
+        raise NotImplementedError
+
+    def test_sums(self, batch: Any) -> dict[str, Tensor]:
+        """Metrics summed over the images of a test batch."""
+        raise NotImplementedError
+
+    def scores(self, means: dict[str, float]) -> dict[str, float]:
+        """What is reported, from the means over all test images; by default they themselves."""
+        return means
+
+    def train_loader(self, rank: int, world: int) -> Any:
+        raise NotImplementedError
+
+    def test_loader(self, rank: int, world: int) -> Any:
+        raise NotImplementedError
+
+    def train_dataloader(self) -> Any:
+        loader = self.train_loader(self.trainer.global_rank, self.trainer.world_size)
+        if self._position is not None:
+            loader.load_state_dict(self._position)
+        return loader
+
+    def val_dataloader(self) -> Any:
+        return self.test_loader(self.trainer.global_rank, self.trainer.world_size)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.recipe.frozen_norm:
+            self._freeze_norms()
+        return self
+
+    def _norms(self) -> list[nn.modules.batchnorm._BatchNorm]:
+        return [part for part in self.model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+
+    def _freeze_norms(self) -> None:
+        for norm in self._norms():
+            norm.eval()
+
+    def on_train_epoch_start(self) -> None:
+        loader: Any = self.trainer.train_dataloader
+        loader.batches.set_epoch(self.current_epoch)
+
+    def on_train_batch_start(self, batch: Any, index: int) -> None:
+        # Everything random in a step follows from its number: a run that was stopped goes on as if it were not.
+        torch.manual_seed(hash((self.recipe.seed, self.global_step, self.trainer.global_rank)) % 2**63)
+        if self.global_step >= self._frozen_from:
+            self._freeze_norms()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        losses = [loss.cpu() for loss in self._losses]
+        checkpoint["losses of the epoch"] = torch.stack(losses) if losses else torch.empty(0)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self._losses = list(checkpoint["losses of the epoch"].unbind())
+        # Lightning saves where the loader stood, and when it resumes, has made the loader before it looks.
+        (self._position,) = checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        loss = self.loss(batch)
+        # A copy: what F.mse_loss returns is one number, in the room that all its squares took.
+        self._losses.append(loss.detach().clone())
+        self.log("loss now", loss, prog_bar=True, batch_size=1)
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        # A process without test images takes part in the sum all the same. On the CPU: Apple's GPUs have no doubles.
+        self._sums = {name: torch.zeros((), dtype=torch.float64) for name in ("images", *self.metrics)}
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        for name, value in {"images": torch.tensor(len(batch[0])), **self.test_sums(batch)}.items():
+            self._sums[name] += value.cpu()
+
+    def on_validation_epoch_end(self) -> None:
+        # Sums, not averages, meet here: a process with fewer images does not count for more.
+        total = self._over_all_processes(self._sums)
+        images = total.pop("images")
+        if self._losses:
+            losses = torch.stack([loss.cpu() for loss in self._losses]).double()
+            trained = self._over_all_processes({"loss": losses.sum(), "steps": torch.tensor(float(len(losses)))})
+            self.log("train loss", trained["loss"] / trained["steps"])
+        for name, value in self.scores({name: value / images for name, value in total.items()}).items():
+            self.log(name, value, prog_bar=name == self.monitored)
+        self.log("images", images)
+        self._sums, self._losses = {}, []
+
+    def _over_all_processes(self, sums: dict[str, Tensor]) -> dict[str, float]:
+        names, values = sorted(sums), torch.stack([sums[name].double() for name in sorted(sums)])
+        if self.trainer.world_size > 1:
+            values = values.to(self.device)
+            torch.distributed.all_reduce(values)
+        return dict(zip(names, values.tolist(), strict=True))
+
+    def configure_optimizers(self) -> Any:
+        decayed = [p for p in self.model.parameters() if p.ndim > 1]
+        rest = [p for p in self.model.parameters() if p.ndim <= 1]
+        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": rest, "weight_decay": 0.0}]
+        rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
+        if self.recipe.optimiser == "sgd":
+            optimiser: torch.optim.Optimizer = torch.optim.SGD(
+                groups, rate, momentum=0.9, nesterov=True, weight_decay=decay
+            )
+        else:
+            # A mean over pixels of small squares has small gradients, and now and then a large one, soon forgotten.
+            optimiser = torch.optim.AdamW(groups, rate, betas=(0.9, 0.99), eps=1e-12, weight_decay=decay)
+        steps = int(self.trainer.estimated_stepping_batches)
+        if self.recipe.freeze_norm_at < 1:
+            self._frozen_from = self.recipe.freeze_norm_at * steps
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimiser, lambda step: rate_at(step, steps, self.recipe.warmup_steps)
+        )
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def rate_at(step: int, steps: int, warmup: int) -> float:
+    """The learning rate at a step, as a part of its highest: a rise in even steps, a cosine down to zero.
+
+    >>> [round(rate_at(step, 10, 2), 3) for step in (0, 1, 2, 6, 10)]
+    [0.5, 1.0, 1.0, 0.5, 0.0]
+    """
+    warmup = min(warmup, steps // 2)
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+
+
+def tested_in_tiles(model: nn.Module, photo: Tensor) -> Tensor:
+    """model(photo), a large one part by part; a model that looks at all of it at once gets it whole."""
+    try:
+        return apply_in_tiles(model, photo, TILE)
+    except LooksAtEverything:
+        result: Tensor = model(photo)
+        return result

@@ -1,0 +1,68 @@
+"""Weights in the package: each loads by its name, has a card, and tells nothing of the machine that trained it."""
+
+import re
+
+import pytest
+import torch
+from scipy import ndimage
+
+import acda
+from acda.cli import main
+from acda.insight import capture
+from acda.photos.files import Photo, eight_bits, read_photo, write_photo
+from acda.photos.weights import PACKAGED, read_weights
+from acda.training.metrics import psnr
+
+NAMES = sorted(path.stem for path in PACKAGED.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_loads_and_runs(name):
+    trained = acda.load(name)
+    assert not trained.model.training
+    pixels = torch.randint(256, (1, 3, 32, 32), dtype=torch.uint8)
+    with torch.no_grad():
+        assert trained.model(trained.normalised(pixels)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_card_says_what_it_is(name):
+    card = (PACKAGED / f"{name}.md").read_text()
+    for heading in ("Data", "Training", "Scores", "Limits"):
+        assert f"## {heading}" in card
+    assert "licence" in card.lower()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_small_and_tells_no_place(name):
+    path = PACKAGED / f"{name}.safetensors"
+    tensors, facts = read_weights(path)
+    assert path.stat().st_size < 10e6
+    assert not re.search(r"\"(data|initial)\": \"/", facts["recipe"])
+    for key, t in tensors.items():
+        filters = t.ndim > 2 and not key.endswith("bases")
+        assert (t.dtype == torch.float16) == filters, key
+
+
+def test_its_scales_are_told_apart():
+    trained = acda.load("lenet_acda_cifar10")
+    view = capture(trained.model, torch.randn(1, 3, 32, 32)).layers["features.0"]
+    assert view.scales == [3, 5]
+
+
+def test_the_denoiser_takes_noise_away(tmp_path):
+    """As a person would use it, on noise as grainy as that of cameras' files."""
+    y, x = torch.meshgrid(torch.linspace(0, 1, 128), torch.linspace(0, 1, 128), indexing="ij")
+    clean = torch.stack([0.2 + 0.5 * x, 0.3 + 0.3 * y, 0.5 - 0.2 * x])[None]
+    clean[:, :, 40:80, 40:80] = 0.25
+    white = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    grain = torch.from_numpy(ndimage.gaussian_filter(white.numpy(), (0, 0, 1, 1)))
+    noisy = eight_bits(clean + 5 / 255 * grain / grain.std())
+    write_photo(Photo(noisy, None, {}), tmp_path / "noisy.png")
+    assert main(["denoise", str(tmp_path / "noisy.png")]) == 0
+    result = read_photo(tmp_path / "noisy_denoised.png").pixels
+    assert psnr(result / 255, clean) > psnr(noisy / 255, clean) + 1
+
+
+def test_every_card_has_its_weights():
+    assert sorted(path.stem for path in PACKAGED.glob("*.md")) == NAMES

@@ -1,0 +1,49 @@
+"""Files of weights: what is not one is refused with a reason, by its name."""
+
+import pytest
+import torch
+
+from acda import create_model
+from acda.photos.weights import load, write_weights
+
+FACTS = {"model": "lenet", "options": '{"num_classes": 10}'}
+
+
+def tensors():
+    model = create_model("lenet", num_classes=10)
+    state = {f"model.{name}": t for name, t in model.state_dict().items()}
+    return {**state, "statistics": torch.tensor([[0.0] * 3, [255.0] * 3])}
+
+
+def test_what_was_written_is_read(tmp_path):
+    write_weights(tmp_path / "w.safetensors", tensors(), FACTS)
+    trained = load(tmp_path / "w.safetensors")
+    assert torch.equal(trained.normalised(torch.full((1, 3, 2, 2), 255)), torch.ones(1, 3, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts", "message"),
+    [
+        ({}, {"model": ""}, "tells of no network that can be made here"),
+        ({}, {"options": "no JSON"}, "tells of no network that can be made here"),
+        ({}, {"options": "[1]"}, "tells of no network that can be made here"),
+        ({}, {"options": '{"colour": 3}'}, "tells of no network that can be made here"),
+        ({"statistics": torch.zeros(3)}, {}, "has no mean and deviation"),
+        ({"statistics": torch.zeros(2, 3)}, {}, "has no mean and deviation"),
+        ({"statistics": torch.tensor([[torch.nan] * 3, [1.0] * 3])}, {}, "numbers in statistics that are not finite"),
+        ({"model.extra": torch.zeros(3)}, {}, "are not the weights of lenet"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, changes, facts, message):
+    path = tmp_path / "w.safetensors"
+    write_weights(path, {**tensors(), **changes}, {**FACTS, **facts})
+    with pytest.raises(ValueError, match=f"w.safetensors .*{message}"):
+        load(path)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    broken = tensors()
+    next(iter(broken.values())).fill_(torch.inf)
+    write_weights(tmp_path / "w.safetensors", broken, FACTS)
+    with pytest.raises(ValueError, match="not finite: its training came to nothing"):
+        load(tmp_path / "w.safetensors")
