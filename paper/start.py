@@ -1,0 +1,361 @@
+"""How a fresh adaptive layer should begin: the same problems, trained from several starts, into results/start.json.
+
+    python paper/start.py --data DIR [--only patches …] [--forms paper …] [--seeds 0 1]
+
+DIR has `free_photos` (problem "patches") and `cifar10` (problem "lenet"). A row that the file has already is not
+trained again. Each problem is scored on validation data: held-out photos, and images taken out of CIFAR's training set.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor, nn
+
+from acda import AdaptiveConv2d, create_model
+from acda.decompose import decompose_filters
+from acda.support.environment import write_results
+from acda.training.data.patterns import pattern_map
+from acda.training.tasks.task import rate_at
+
+RESULTS = Path(__file__).parent / "results" / "start.json"
+CHANNELS, CROP, STEPS = 32, 64, 500
+
+
+class Gained(nn.Module):
+    """α = α₀ + g·Φ(x): static coefficients, and outside Φ's Tanh a gain that begins small."""
+
+    def __init__(self, phi: nn.Module, static: Tensor, gain: float) -> None:
+        super().__init__()
+        self.phi, self.static = phi, nn.Parameter(static[:, None, None])
+        self.gain = nn.Parameter(torch.full_like(self.static, gain))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.static + self.gain * self.phi(x)
+
+
+def scaled(scale: float, shift: float) -> Callable[[AdaptiveConv2d], None]:
+    """Φ's last normalisation begins with this scale, and with shifts of this standard deviation."""
+
+    def begin(layer: AdaptiveConv2d) -> None:
+        norm = layer.generator.predict_norm
+        nn.init.constant_(norm.weight, scale)
+        nn.init.normal_(norm.bias, std=shift)
+
+    return begin
+
+
+def gained(gain: float) -> Callable[[AdaptiveConv2d], None]:
+    def begin(layer: AdaptiveConv2d) -> None:
+        static = torch.randn(layer.num_atoms * layer.num_elements).tanh()
+        layer.generator = Gained(layer.generator, static, gain)
+
+    return begin
+
+
+def drawn_as_filters(scale: float) -> Callable[[AdaptiveConv2d], None]:
+    """Static atoms are white filters of k×k projected onto the bases: their energy reaches the window's border."""
+
+    def begin(layer: AdaptiveConv2d) -> None:
+        scaled(scale, 0.0)(layer)
+        white = torch.randn(64 * layer.num_atoms, 1, layer.window.side, layer.window.side)
+        _, coefficients, _ = decompose_filters(white, layer.bases, layer.num_elements)
+        mixed = torch.randn(layer.num_atoms, len(coefficients), dtype=torch.float64) @ coefficients
+        # As strong in the sum of squares as the other starts, and within Tanh's range.
+        mixed = mixed * (0.394294 / mixed.square().mean()).sqrt()
+        layer.generator.predict_norm.bias.data.copy_(mixed.clamp(-0.95, 0.95).atanh().flatten())
+
+    return begin
+
+
+FORMS: dict[str, Callable[[AdaptiveConv2d], None]] = {
+    "paper": scaled(1.0, 0.0),
+    "scale 0.5": scaled(0.5, 0.866),
+    "scale 0.2": scaled(0.2, 0.98),
+    "scale 0.1": scaled(0.1, 0.995),
+    "scale 0.2, shift 0.5": scaled(0.2, 0.5),
+    "scale 0.2, shift 2": scaled(0.2, 2.0),
+    "scale 0": scaled(0.0, 1.0),
+    "gain 0.1": gained(0.1),
+    "atoms as filters": drawn_as_filters(0.2),
+}
+# Ordinary convolutions in the same place.
+CONVOLUTIONS = {"conv 3×3": 3, "conv 7×7": 7}
+
+
+def start(model: nn.Module, form: str) -> nn.Module:
+    for layer in model.modules():
+        if isinstance(layer, AdaptiveConv2d) and form in FORMS:
+            FORMS[form](layer)
+    return model
+
+
+@contextmanager
+def statistics_of_the_batch(model: nn.Module) -> Iterator[None]:
+    """Train mode, without a trace in the running statistics."""
+    kept = {name: t.clone() for name, t in model.named_buffers()}
+    model.train()
+    yield
+    for name, t in model.named_buffers():
+        t.copy_(kept[name])
+    model.eval()
+
+
+# --- two colours, 80 small images: the set on which the paper's start diverges -------------------------------------
+
+
+def two_colours(form: str, seed: int, data: Path) -> dict[str, Any]:
+    """LeNet, 12 epochs of 5 steps of SGD, with CIFAR's recipe. Losses of the last epoch, and the highest in eval mode."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.arange(80) % 2
+    colour = torch.tensor([[200.0, 40, 40], [40, 40, 200]])[labels][:, :, None, None]
+    images = (colour + 20 * torch.randn(80, 3, 32, 32, generator=draw)).clamp(0, 255).round()
+    images = (images - images.mean((0, 2, 3), keepdim=True)) / images.std((0, 2, 3), keepdim=True)
+    torch.manual_seed(seed)
+    model = start(create_model("lenet" if form in CONVOLUTIONS else "lenet_acda", num_classes=2), form)
+    curve = []
+    for loss in epochs_of_sgd(model, images, labels, 12, 16, 0.05, draw):
+        with torch.no_grad():
+            curve.append((loss, float(F.cross_entropy(model.eval()(images), labels))))
+    return {"train loss": curve[-1][0], "loss": curve[-1][1], "highest loss": max(c[1] for c in curve), "curve": curve}
+
+
+def epochs_of_sgd(
+    model: nn.Module, images: Tensor, labels: Tensor, epochs: int, batch: int, rate: float, draw: torch.Generator
+) -> Iterator[float]:
+    """As `acda train` does it: Nesterov, decay of what has dimensions, warm-up and cosine; yields the epoch's loss."""
+    optimiser = torch.optim.SGD(groups(model, 5e-4), rate, momentum=0.9, nesterov=True)
+    return _epochs(model, optimiser, images, labels, epochs, batch, draw)
+
+
+def groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+    return [{"params": [p], "weight_decay": decay if p.ndim > 1 else 0.0} for p in model.parameters()]
+
+
+def _epochs(
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    images: Tensor,
+    labels: Tensor,
+    epochs: int,
+    batch: int,
+    draw: torch.Generator,
+) -> Iterator[float]:
+    steps = epochs * (len(images) // batch)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate_at(step, steps, 200))
+    for _ in range(epochs):
+        model.train()
+        losses = []
+        for chosen in torch.randperm(len(images), generator=draw)[: len(images) // batch * batch].split(batch):
+            loss = F.cross_entropy(model(images[chosen]), labels[chosen])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+            losses.append(float(loss.detach()))
+        yield float(np.mean(losses))
+
+
+# --- the paper's toy problem, at the demo's budget ------------------------------------------------------------------
+
+
+def toy(form: str, seed: int, data: Path) -> dict[str, Any]:
+    """One 7×7 layer, 1,500 steps of SGD on one image; mean square error in eval and in train mode."""
+    scene = pattern_map(seed)
+    torch.manual_seed(seed)
+    layer: nn.Module = nn.Conv2d(1, 1, 7, padding=3)
+    if form not in CONVOLUTIONS:
+        layer = start(AdaptiveConv2d(1, 1, 7, padding=3), form)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.01, momentum=0.9)
+    for _ in range(1500):
+        loss = (layer(scene.image) - scene.target).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    with torch.no_grad():
+        return {"loss": float((layer.eval()(scene.image) - scene.target).square().mean()), "train loss": float(loss)}
+
+
+# --- noise that varies over the photo, and noise that does not -------------------------------------------------------
+
+
+class Block(nn.Module):
+    def __init__(self, conv: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.norm, self.mix = conv, nn.BatchNorm2d(CHANNELS), nn.Conv2d(CHANNELS, CHANNELS, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x + self.mix(F.relu(self.norm(self.conv(x))))
+        return y
+
+
+def residual_network(form: str) -> nn.Module:
+    """Three residual blocks at full resolution, which predict the noise."""
+    side = CONVOLUTIONS.get(form, 7)
+    kind: Callable[..., nn.Module] = nn.Conv2d if form in CONVOLUTIONS else AdaptiveConv2d
+    blocks = [Block(kind(CHANNELS, CHANNELS, side, padding=side // 2)) for _ in range(3)]
+    last = nn.Conv2d(CHANNELS, 3, 3, padding=1)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return start(nn.Sequential(nn.Conv2d(3, CHANNELS, 3, padding=1), nn.ReLU(), *blocks, last), form)
+
+
+def read_photos(data: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Small ones: 60 to train on, 12 to choose by, of which the upper left is seen."""
+    files = sorted((data / "free_photos").glob("*.avif"))
+    held_out = files[::8]
+    read = [np.asarray(Image.open(file).convert("RGB").resize((512, 342))) for file in files]
+    photos = dict(zip(files, read, strict=True))
+    train = [photos[file] for file in files if file not in held_out]
+    return train[:60], [photos[file][:256, :256] for file in held_out[:12]]
+
+
+def noise_for(random: np.random.Generator, count: int, side: int, varying: bool) -> Tensor:
+    """White noise of σ = 25, or of a σ between 0 and 50 of its own in each square of 16×16 pixels."""
+    sigma = torch.full((count, 1, side, side), 25 / 255)
+    if varying:
+        squares = torch.from_numpy(random.random((count, 1, side // 16, side // 16), dtype=np.float32)) * 50 / 255
+        sigma = F.interpolate(squares, scale_factor=16, mode="nearest")
+    return torch.from_numpy(random.standard_normal((count, 3, side, side), dtype=np.float32)) * sigma
+
+
+def denoise(form: str, seed: int, data: Path, varying: bool) -> dict[str, Any]:
+    """AdamW, 500 steps of eight crops; PSNR on the held-out photos, in eval mode and with the batch's statistics."""
+    train, held_out = read_photos(data)
+    torch.manual_seed(seed)
+    random = np.random.default_rng(seed)
+    model = residual_network(form)
+    optimiser = torch.optim.AdamW(model.parameters(), 2e-3, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=STEPS, pct_start=0.1)
+    curve = []
+    for step in range(STEPS):
+        if step % 100 == 0:
+            model.train()
+        if step >= 0.8 * STEPS:
+            for part in model.modules():
+                if isinstance(part, nn.BatchNorm2d):
+                    part.eval()
+        crops = [crop_of(train[i], random) for i in random.integers(0, len(train), 8)]
+        clean = torch.stack(crops)
+        noise = noise_for(random, 8, CROP, varying)
+        loss = (model(clean + noise) + noise).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        if step % 100 == 99:
+            with torch.no_grad():
+                curve.append([step + 1, float(loss), *score(model, held_out, varying)])
+    return {"PSNR": curve[-1][2], "PSNR, batch statistics": curve[-1][3], "curve": curve}
+
+
+def crop_of(photo: np.ndarray, random: np.random.Generator) -> Tensor:
+    top, left = random.integers(0, photo.shape[0] - CROP), random.integers(0, photo.shape[1] - CROP)
+    return torch.from_numpy(photo[top : top + CROP, left : left + CROP].transpose(2, 0, 1) / np.float32(255))
+
+
+def score(model: nn.Module, photos: list[np.ndarray], varying: bool) -> tuple[float, float]:
+    random = np.random.default_rng(99)
+    clean = torch.stack([torch.from_numpy(p.transpose(2, 0, 1) / np.float32(255)) for p in photos])
+    noisy = clean + torch.cat([noise_for(random, 1, 256, varying) for _ in photos])
+
+    def mean_psnr() -> float:
+        restored = torch.cat([part + model(part) for part in noisy.split(4)])
+        return float((-10 * (restored - clean).square().mean((1, 2, 3)).log10()).mean())
+
+    training = [part.training for part in model.modules()]
+    tested = mean_psnr() if not model.eval().training else 0.0
+    with statistics_of_the_batch(model):
+        trained = mean_psnr()
+    for part, mode in zip(model.modules(), training, strict=True):
+        part.training = mode
+    return tested, trained
+
+
+def patches(form: str, seed: int, data: Path) -> dict[str, Any]:
+    return denoise(form, seed, data, varying=True)
+
+
+def uniform(form: str, seed: int, data: Path) -> dict[str, Any]:
+    return denoise(form, seed, data, varying=False)
+
+
+# --- LeNet on a fifth of CIFAR-10 ------------------------------------------------------------------------------------
+
+
+def lenet(form: str, seed: int, data: Path, optimiser: str = "sgd") -> dict[str, Any]:
+    """10,000 training images, 5,000 others of the training set to choose by; five epochs, mirrored at random."""
+    images, labels = read_cifar(data)
+    draw = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    model = start(create_model("lenet" if form in CONVOLUTIONS else "lenet_acda"), form)
+    if optimiser == "sgd":
+        method: torch.optim.Optimizer = torch.optim.SGD(groups(model, 5e-4), 0.05, momentum=0.9, nesterov=True)
+    else:
+        method = torch.optim.AdamW(groups(model, 1e-2), 2e-3)
+    curve = []
+    train, held_out = slice(0, 10_000), slice(10_000, 15_000)
+    for loss in _epochs(model, method, images[train], labels[train], 5, 128, draw):
+        with torch.no_grad():
+            tested = error(model.eval(), images[held_out], labels[held_out])
+            with statistics_of_the_batch(model):
+                trained = error(model, images[held_out], labels[held_out])
+        curve.append([loss, tested, trained])
+    return {"error": curve[-1][1], "error, batch statistics": curve[-1][2], "train loss": curve[-1][0], "curve": curve}
+
+
+def lenet_adamw(form: str, seed: int, data: Path) -> dict[str, Any]:
+    return lenet(form, seed, data, "adamw")
+
+
+def error(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    wrong = [(model(i).argmax(1) != t).sum() for i, t in zip(images.split(500), labels.split(500), strict=True)]
+    return 100 * float(sum(wrong)) / len(labels)
+
+
+def read_cifar(data: Path) -> tuple[Tensor, Tensor]:
+    """15,000 images of the training set, every class alike, in an order of their own."""
+    classes = sorted((data / "cifar10" / "train").iterdir())
+    files = [(file, label) for label, folder in enumerate(classes) for file in sorted(folder.glob("*.png"))[:1500]]
+    order = np.random.default_rng(0).permutation(len(files))
+    pixels = np.stack([np.asarray(Image.open(files[i][0])) for i in order]).transpose(0, 3, 1, 2)
+    images = torch.from_numpy(pixels.astype(np.float32))
+    images = (images - images.mean((0, 2, 3), keepdim=True)) / images.std((0, 2, 3), keepdim=True)
+    return images, torch.tensor([files[i][1] for i in order])
+
+
+PROBLEMS = {f.__name__: f for f in (two_colours, toy, patches, uniform, lenet, lenet_adamw)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
+    parser.add_argument("--forms", nargs="+", choices=[*FORMS, *CONVOLUTIONS], default=[*FORMS, *CONVOLUTIONS])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    for problem in options.only:
+        for seed in options.seeds:
+            for form in options.forms:
+                key = {"problem": problem, "form": form, "seed": seed}
+                if any(all(row[k] == v for k, v in key.items()) for row in rows):
+                    continue
+                if form == "conv 3×3" and problem not in ("patches", "uniform"):
+                    continue
+                rows.append({**key, **PROBLEMS[problem](form, seed, options.data)})
+                write_results(options.out, rows, budget=PROBLEMS[problem].__doc__)
+                print({k: v for k, v in rows[-1].items() if k != "curve"}, flush=True)
+
+
+if __name__ == "__main__":
+    main()
