@@ -239,9 +239,10 @@ class AdaptiveConv2d(ConvLike):
         super().register_parameter("mixing" if name == "weight" else name, param)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        _, strict, _, _, errors = rest
-        if strict and f"{prefix}weight" in state_dict and f"{prefix}mixing" not in state_dict:
-            errors.extend([FROM_CONV2D] if FROM_CONV2D not in errors else [])
+        # Like a tensor of another shape, this is an error even with strict=False: the layer would stay random.
+        errors = rest[-1]
+        if f"{prefix}weight" in state_dict and f"{prefix}mixing" not in state_dict and FROM_CONV2D not in errors:
+            errors.append(FROM_CONV2D)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @property
@@ -251,7 +252,11 @@ class AdaptiveConv2d(ConvLike):
 
     @property
     def backend(self) -> str:
-        """Which of acda.functional's backends computes the layer; set it to insist on one."""
+        """Which of acda.functional's backends computes the layer; set it to insist on one.
+
+        torch.export records plain torch operations, which run anywhere, unless this is "native": then the program
+        keeps the operators of the CPU kernel (acda::…), and whoever loads it needs `import acda` first.
+        """
         return self._backend
 
     @backend.setter

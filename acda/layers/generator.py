@@ -86,7 +86,7 @@ class AtomGenerator(nn.Module):
             y: Tensor = norm(conv(F.pad(x, (px, px, py, py)))).tanh()
             return y
         stride = conv.stride[0], conv.stride[1]
-        if norm.training or torch.is_grad_enabled() or norm.running_var is None or has_hooks(norm):
+        if norm.training or not _may_fold() or norm.running_var is None or has_hooks(norm):
             return _norm_tanh(conv2d(x, conv.weight, stride, padding, self.backend), norm, self.backend)
         weight, shift = _folded(conv, norm)
         return conv2d_tanh(x, weight, shift, stride, padding, self.backend)
@@ -169,6 +169,14 @@ def _is_ours(conv: nn.Module, norm: nn.Module) -> bool:
         and not has_hooks(conv)
         and not any("forward" in vars(part) for part in (conv, norm))
     )
+
+
+def _may_fold() -> bool:
+    """Whether a step may be one operation: nothing is differentiated, or torch.jit records plain torch, which can be.
+
+    torch.jit.trace checks its graph against a second one without gradients: both have to be the same.
+    """
+    return not torch.is_grad_enabled() or torch._C._get_tracing_state() is not None
 
 
 def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
