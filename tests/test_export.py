@@ -75,6 +75,17 @@ def test_tracing_passes_its_own_check_with_gradients_on(bases):
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-3, atol=1e-4)
 
 
+def test_export_with_bounded_sizes_passes_where_conv2d_does():
+    """Behind another strided layer the size of the map is a formula, about which torch.export can prove little."""
+    shapes = ({2: Dim("height", min=32, max=256), 3: Dim("width", min=32, max=256)},)
+    for layer in (nn.Conv2d(4, 4, 3, 2, padding=1), AdaptiveConv2d(4, 4, 3, 2, padding=1, bases=None, num_atoms=2)):
+        net = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.MaxPool2d(3, 2, 1), layer).eval()
+        program = torch.export.export(net, (torch.randn(1, 3, 64, 64),), dynamic_shapes=shapes).module()
+        for size in ((32, 32), (33, 47), (70, 256)):
+            x = torch.randn(1, 3, *size)
+            torch.testing.assert_close(program(x), net(x), rtol=1e-4, atol=1e-5)
+
+
 def operators(program: torch.export.ExportedProgram) -> set[str]:
     return {str(node.target).split(".")[0] for node in program.graph.nodes if node.op == "call_function"}
 

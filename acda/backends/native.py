@@ -50,8 +50,7 @@ def adaptive_conv2d(
     """As reference.adaptive_conv2d; the result has the memory format of the input, or is channels_last in training."""
     rest = (_PixelMajor.apply(alpha), _dense(bases), mixing.contiguous(), _dense(bias), *_numbers(window), groups)
     if x.is_contiguous() and not needs_grad(x, alpha, mixing, bias):
-        # An exported program may be given another memory format than it was recorded with.
-        return torch.ops.acda.adaptive_conv2d_planar(x.contiguous(), *rest)
+        return torch.ops.acda.adaptive_conv2d_planar(x, *rest)
     return torch.ops.acda.adaptive_conv2d(_PixelMajor.apply(x), *rest).permute(0, 3, 1, 2)
 
 

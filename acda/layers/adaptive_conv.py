@@ -255,7 +255,8 @@ class AdaptiveConv2d(ConvLike):
         """Which of acda.functional's backends computes the layer; set it to insist on one.
 
         torch.export records plain torch operations, which run anywhere, unless this is "native": then the program
-        keeps the operators of the CPU kernel (acda::…), and whoever loads it needs `import acda` first.
+        keeps the operators of the CPU kernel (acda::…). Whoever loads it needs `import acda` first, and inputs in the
+        memory format that it was exported with.
         """
         return self._backend
 
