@@ -1,6 +1,8 @@
 """Compile the CPU kernel where torch and a C++ compiler are at hand; without them acda still installs and works.
 
 torch is not a build requirement: an isolated build would download it a second time. Build with --no-build-isolation.
+A wheel with the kernel is tagged for its platform and for any Python 3: the kernel is no Python module. A wheel without
+it is tagged as pure Python.
 """
 
 import hashlib
@@ -9,9 +11,14 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 SOURCES = [Path("acda", "backends", "csrc", name) for name in ("generator.h", "kernel.h", "native.cpp")]
+WITHOUT = (
+    "acda: THIS BUILD HAS NO CPU KERNEL ({reason}): the same results, several times slower. With torch and a C++ "
+    "compiler installed, build it again: pip install --no-build-isolation --force-reinstall --no-deps ."
+)
 
 
 class BuildKernel(build_ext):
@@ -22,6 +29,25 @@ class BuildKernel(build_ext):
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
         return []
+
+    def run(self) -> None:
+        super().run()
+        for extension in [e for e in self.extensions or [] if not Path(self.get_ext_fullpath(e.name)).exists()]:
+            print(WITHOUT.format(reason="it did not compile, see above"), file=sys.stderr)
+            # Forgotten, so that what is built from here on is pure Python.
+            self.distribution.ext_modules.remove(extension)
+
+
+class TagWheel(bdist_wheel):
+    """Tags that say whether the kernel is in the wheel, known only once it was compiled."""
+
+    def run_command(self, command: str) -> None:
+        super().run_command(command)
+        if command == "build":
+            self.root_is_pure = not self.distribution.has_ext_modules()
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return ("py3", "none", "any" if self.root_is_pure else super().get_tag()[2])
 
 
 def digest() -> str:
@@ -34,7 +60,7 @@ def kernel() -> list[Extension]:
     try:
         import torch
     except ImportError:
-        print("acda: torch is not importable here, so the CPU kernel is left out (see setup.py)", file=sys.stderr)
+        print(WITHOUT.format(reason="torch is not importable here"), file=sys.stderr)
         return []
     place = Path(torch.__file__).parent
     return [
@@ -55,4 +81,4 @@ def kernel() -> list[Extension]:
     ]
 
 
-setup(ext_modules=kernel(), cmdclass={"build_ext": BuildKernel})
+setup(ext_modules=kernel(), cmdclass={"bdist_wheel": TagWheel, "build_ext": BuildKernel})

@@ -10,7 +10,7 @@ from acda import cost, functional, insight, layers, models
 from acda.bases import fourier_bessel, multiscale_fourier_bessel
 from acda.convert import convert
 from acda.decompose import decompose_filters
-from acda.layers import AdaptiveConv2d, AtomGenerator, ConversionWarning
+from acda.layers import AdaptiveConv2d, AtomGenerator, ConversionWarning, fx_leaf_modules
 from acda.models import create_model
 from acda.photos.weights import load
 
@@ -26,6 +26,7 @@ __all__ = [
     "decompose_filters",
     "fourier_bessel",
     "functional",
+    "fx_leaf_modules",
     "insight",
     "layers",
     "load",

@@ -120,7 +120,7 @@ def takes_native(backend: str, x: Tensor, bases: Tensor | None = None) -> bool:
         raise ValueError(f'backend needs "auto", "native" or "reference"; got {backend!r}.')
     if backend == "reference":
         return False
-    reason = native.why_not(x, bases)
+    reason = native.why_not(x, bases, insisted=backend == "native")
     if reason and backend == "native":
         raise ValueError(f'backend="native" cannot run: {reason}. Use backend="auto" or "reference".')
     if x.device.type == "cpu":
@@ -154,7 +154,7 @@ def check_input(x: Tensor) -> None:
     if not isinstance(x, Tensor):
         hint = ""
         if isinstance(x, torch.fx.Proxy):
-            hint = ' Tracing needs the layer as a leaf; torchvision\'s takes {"leaf_modules": [acda.AdaptiveConv2d]}.'
+            hint = " Tracing needs the layer as a leaf: see acda.fx_leaf_modules."
         raise TypeError(f"the input needs to be a tensor (B, C, H, W); got {type(x).__name__}.{hint}")
     if x.ndim != 4:
         hint = " Add a batch dimension with x.unsqueeze(0)." if x.ndim == 3 else ""

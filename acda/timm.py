@@ -3,21 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
-from acda.layers import AdaptiveConv2d
+from acda.layers import fx_leaf_modules
 from acda.models import CLASSIFIERS
 from acda.models.lenet import LENETS
 from acda.support.extras import need
 
 _registry, _builder = need("timm.models._registry", "timm"), need("timm.models._builder", "timm")
 _data, _layers = need("timm.data", "timm"), need("timm.layers", "timm")
-# Its control flow depends on shapes: timm's tracer takes it as one piece.
-_layers.register_notrace_module(AdaptiveConv2d)
+# Their control flow depends on shapes: timm's tracer takes them as one piece.
+for _kind in fx_leaf_modules:
+    _layers.register_notrace_module(_kind)
 
 
 def _config(name: str) -> dict[str, Any]:
     """What timm asks of a network: there are no weights to download."""
     small = {"num_classes": 10, "input_size": (3, 32, 32), "pool_size": (5, 5), "fixed_input_size": True}
-    # An adaptive layer has no tensor of the name `weight`, which timm would adapt to other channels.
+    # The state dict of an adaptive layer has no `weight`, which timm would adapt to other channels.
     small["first_conv"] = None if name == "lenet_acda" else "features.0"
     return {
         "url": "",

@@ -1,4 +1,5 @@
 import copy
+import re
 import warnings
 
 import pytest
@@ -83,7 +84,7 @@ def test_imitation_needs_a_generator_that_it_knows():
 
 def network() -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Sequential(nn.Conv2d(8, 8, 3), nn.Conv2d(8, 4, 1))
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Sequential(nn.Conv2d(8, 8, 3), nn.Conv2d(8, 4, 3, padding=1))
     )
 
 
@@ -110,7 +111,15 @@ def test_in_place():
 
 @pytest.mark.parametrize(
     ("names", "expected"),
-    [("2.*", ["2.0", "2.1"]), (["0", "2.1"], ["0", "2.1"]), (lambda name: name.endswith(".0"), ["2.0"])],
+    [
+        ("2.*", ["2.0", "2.1"]),
+        (["0", "2.1"], ["0", "2.1"]),
+        (lambda name: name.endswith(".0"), ["2.0"]),
+        (lambda name, conv: conv.in_channels == 3, ["0"]),
+        (lambda name, module=None: module is None, ["0", "2.0", "2.1"]),
+        (re.compile("2.").match, ["2.0", "2.1"]),
+        (iter(["0", "2.1"]), ["0", "2.1"]),
+    ],
 )
 def test_names_choose(names, expected):
     assert types(convert(network(), names=names, bases=None, num_atoms=9)) == expected
@@ -145,7 +154,9 @@ def test_a_module_of_which_one_place_is_chosen_stays_shared_too():
 def test_layers_with_one_weight_stay_as_they_are():
     model = nn.Sequential(*(nn.Conv2d(4, 4, 3) for _ in range(3)))
     model[2].weight = model[0].weight
-    with pytest.warns(ConversionWarning, match="2 of 3 layers stay as they were:\n  0: its weight or bias is another"):
+    with pytest.warns(
+        ConversionWarning, match="2 of 3 layers stay as they were:\n  0, 2: its weight or bias is another"
+    ):
         converted = convert(model, bases=None, num_atoms=9)
     assert types(converted) == ["1"]
     assert converted[0].weight is converted[2].weight
@@ -170,8 +181,8 @@ def test_what_cannot_be_swapped_stays_and_is_named():
     for line in (
         "1: kernel_size needs an odd",
         "2: kernel_size needs a square",
-        "3: Fourier-Bessel",
         "4: it carries hooks",
+        "5: it is a Special, a subclass that may compute something else",
         "6: its forward was replaced",
     ):
         assert f"\n  {line}" in message
@@ -202,6 +213,9 @@ def test_a_lone_convolution():
         (lambda: convert(network(), names="body.*"), r"chose no Conv2d layer; the model's are: 0, 2.0, 2.1"),
         (lambda: convert(nn.ReLU()), "the model's are: none"),
         (lambda: convert(nn.Conv2d(2, 2, 3), inplace=True), "inplace=False"),
+        (lambda: convert(nn.Conv2d(2, 2, 1)), "all 1 Conv2d layers chosen are 1×1. Pass pointwise=True"),
+        (lambda: convert(network(), exact=True, keep_weights=False), "exact=True keeps the weights"),
+        (lambda: convert(network(), exact=True, num_atoms=9), "exact=True chooses num_atoms itself"),
         (lambda: convert(network(), bases="wavelets"), "3 of 3 layers stay .*\n.*got 'wavelets'"),
     ],
 )
@@ -217,9 +231,78 @@ def test_torchvisions_resnet18():
     assert len(types(converted)) == 16
     with torch.no_grad():
         assert (converted(x) - model(x)).norm() / model(x).norm() < 1e-5
-    with pytest.warns(ConversionWarning, match="3 of 20 layers stay"):
-        fresh = convert(model, keep_weights=False)
+    fresh = convert(model, keep_weights=False)
+    assert len(types(fresh)) == 17, "the three 1×1 stay"
     fresh.train()(torch.randn(2, 3, 64, 64)).sum().backward()
+
+
+@pytest.mark.parametrize("make", ["torchvision.models", "timm.models.resnet"])
+def test_exact_starts_a_whole_trained_network_as_itself(make):
+    model = pytest.importorskip(make).resnet18().eval()
+    for norm in (part for part in model.modules() if isinstance(part, nn.BatchNorm2d)):
+        nn.init.uniform_(norm.running_var, 0.5, 2)  # as after training: not the identity
+        nn.init.normal_(norm.running_mean)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        converted = convert(model, exact=True)
+    assert len(types(converted)) == 17
+    x = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        assert (converted(x) - model(x)).norm() / model(x).norm() < 1e-5
+
+
+def test_pointwise_convolutions_stay_unless_asked_for():
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 1)).eval(), torch.randn(1, 3, 9, 9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert types(convert(model, exact=True)) == ["0"]
+        converted = convert(model, exact=True, pointwise=True)
+    assert types(converted) == ["0", "1"]
+    assert converted[1].num_atoms == 1
+    torch.testing.assert_close(converted(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_deep_network_gets_a_short_warning_and_a_whole_report():
+    model = nn.Sequential(*(nn.Conv2d(4, 4, 3) for _ in range(40)), *(nn.Conv2d(4, 4, 2) for _ in range(40)))
+    with pytest.warns(ConversionWarning) as caught:
+        convert(model)
+    warning = caught[0].message
+    assert len(str(warning)) < 1000
+    assert "40 layers start near their convolutions" in str(warning)
+    assert "… and 35 more, in this warning's report.errors" in str(warning)
+    assert "\n  40, 41, 42, 43, 44 and 35 more: kernel_size needs an odd number" in str(warning)
+    assert list(warning.report.errors) == [str(i) for i in range(40)]
+    assert f"\n  {max(warning.report.errors.values()):.2g}  " in str(warning)
+    assert list(warning.report.left) == [str(i) for i in range(40, 80)]
+
+
+def test_parametrized_convolutions_stay_and_are_named():
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.utils.parametrizations.weight_norm(nn.Conv2d(4, 4, 3)))
+    with pytest.warns(ConversionWarning, match=r"1 of 2 layers stay as they were:\n  1: .* by a parametrization"):
+        converted = convert(model, exact=True)
+    assert types(converted) == ["0"]
+
+
+def test_the_shape_of_the_generator_reaches_every_layer():
+    converted = convert(network(), keep_weights=False, hidden=8, first_kernel=3)
+    assert [tuple(converted.get_submodule(n).generator.squeeze.weight.shape) for n in types(converted)] == [
+        (8, 3, 3, 3),
+        (8, 8, 3, 3),
+        (8, 8, 3, 3),
+    ]
+
+
+def test_a_function_makes_the_generators():
+    def blind(conv):
+        return nn.Conv2d(conv.in_channels, 36, 3, padding=conv.padding)
+
+    converted = convert(network(), keep_weights=False, generator=blind)
+    assert {type(converted.get_submodule(name).generator) for name in types(converted)} == {nn.Conv2d}
+    assert converted(torch.randn(1, 3, 8, 8)).shape == (1, 4, 6, 6)
+    with pytest.raises(ValueError, match=r"3 of 3 layers stay .*\n.*AtomGenerator.* got Conv2d"):
+        convert(network(), generator=blind)
+    with pytest.raises(TypeError, match=r"a function \(conv\) → module.* got a Conv2d"):
+        convert(network(), generator=nn.Conv2d(3, 36, 3))
 
 
 def test_layers_that_predict_filters_are_left_whole():

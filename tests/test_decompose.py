@@ -44,6 +44,15 @@ def test_more_atoms_than_there_are_directions_are_not_invented():
     assert error < 1e-12
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_none_takes_as_many_atoms_as_the_filters_need(dtype):
+    weight = torch.einsum("ocm,mij->ocij", torch.randn(8, 5, 4, dtype=dtype), torch.randn(4, 5, 5, dtype=dtype))
+    mixing, coefficients, error = decompose_filters(weight, None, None)
+    assert mixing.shape == (8, 5, 4)
+    assert coefficients.shape == (4, 25)
+    assert error < 1e-6
+
+
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match=r"filters' own size, \(L, 5, 5\); got \(6, 3, 3\)"):
         decompose_filters(torch.randn(2, 2, 5, 5), fourier_bessel(3), 6)

@@ -81,8 +81,11 @@ def norm_tanh(
     return y.permute(0, 3, 1, 2), mean, var
 
 
-def why_not(x: Tensor, bases: Tensor | None = None) -> str | None:
-    """The reason why the kernel cannot take these tensors, or None when it can."""
+def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> str | None:
+    """The reason why the kernel cannot take these tensors, or None when it can.
+
+    insisted: the caller asked for this kernel, and so for its operators in an exported program too.
+    """
     if x.is_meta:
         return None  # nothing is computed: the operator as one piece tells shapes and costs
     if MISSING:
@@ -91,7 +94,7 @@ def why_not(x: Tensor, bases: Tensor | None = None) -> str | None:
         return f"it runs on the CPU; the input is on {x.device}"
     if bases is not None and bases.requires_grad and torch.is_grad_enabled():
         return "it has no gradient for learnable bases"
-    if torch.compiler.is_exporting():
+    if torch.compiler.is_exporting() and not insisted:
         return "an exported program consists of standard operations"
     if torch._C._get_tracing_state() is not None:
         return "a traced program consists of standard operations"

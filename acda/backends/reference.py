@@ -90,8 +90,19 @@ def bases_then_coefficients(x: Tensor, alpha: Tensor, bases: Tensor | None, wind
 def sum_over_taps(x: Tensor, filters: Tensor, window: Window) -> Tensor:
     """z[c, m] at a pixel = Σ over the taps of the pixel's own filter. (B, C, M, P, Q)"""
     P, Q = filters.shape[-2:]
-    views = (x[:, :, *window.tap(i, j, P, Q)] for i in range(window.side) for j in range(window.side))
+    views = (_tap(x, window, i, j, P, Q) for i in range(window.side) for j in range(window.side))
     return _sum_of_products(views, filters.flatten(2, 3).unbind(2))
+
+
+def _tap(x: Tensor, window: Window, i: int, j: int, P: int, Q: int) -> Tensor:
+    """What tap (i, j) sees at P×Q output pixels: a view of the padded input."""
+    if window.stride == (1, 1) or not torch.compiler.is_exporting():
+        return x[:, :, *window.tap(i, j, P, Q)]
+    # torch.export has to prove that a slice ends within the map, which it cannot where earlier layers have a stride
+    # too. An index needs no proof.
+    for dim, size, part in zip((2, 3), (P, Q), window.tap(i, j, P, Q), strict=True):
+        x = x.index_select(dim, part.start + part.step * torch.arange(size, device=x.device))
+    return x
 
 
 def _sum_of_products(per_channel: Iterable[Tensor], per_atom: Iterable[Tensor]) -> Tensor:

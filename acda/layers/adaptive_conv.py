@@ -9,14 +9,18 @@ from torch import Tensor, nn
 
 from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
-from acda.decompose import decompose_filters
 from acda.functional import adaptive_conv2d, like_input, takes_native
 from acda.layers.conv_like import ConvLike, check_counts
 from acda.layers.generator import TANH_POWER, AtomGenerator
+from acda.layers.imitation import EXACT, ConversionWarning, imitate, start_from, why_not_conv2d
 from acda.window import Pair
 
-# A relative error in the filters up to here is rounding.
-EXACT = 1e-5
+# The built-in Φ, where nothing else is asked for.
+HIDDEN, FIRST_KERNEL = 64, 1
+FROM_CONV2D = (
+    "The state dict holds the weight of an nn.Conv2d where the model has an AdaptiveConv2d. Load it into the model "
+    "with nn.Conv2d, then call acda.convert(model), or AdaptiveConv2d.from_conv2d(conv) for one layer."
+)
 
 
 class AdaptiveConv2d(ConvLike):
@@ -28,7 +32,8 @@ class AdaptiveConv2d(ConvLike):
     bases: "fourier_bessel", num_bases of them at each of the scales 3, 5, … k; None, and Φ predicts the atoms
         themselves; or your own tensor (L, k, k), which stays learnable if it is an nn.Parameter.
     generator: your own Φ, any module x → (B, M·L, P, Q), channel m·L + l, at the layer's output size.
-    first_kernel: side of the first convolution of the built-in Φ. The paper's text has 1, the authors' layer 3, which
+    hidden: channels between the two convolutions of the built-in Φ.
+    first_kernel: side of the first of them. The paper's text has 1, the authors' layer 3, which
         sees more where the input has few channels.
 
     >>> layer = AdaptiveConv2d(64, 128, 7, stride=2, padding=3)
@@ -57,7 +62,8 @@ class AdaptiveConv2d(ConvLike):
         num_bases: int = 6,
         bases: str | Tensor | None = "fourier_bessel",
         generator: nn.Module | None = None,
-        first_kernel: int = 1,
+        hidden: int = HIDDEN,
+        first_kernel: int = FIRST_KERNEL,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
         check_counts(num_atoms=num_atoms)
@@ -76,10 +82,12 @@ class AdaptiveConv2d(ConvLike):
             "bias", nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         )
         self._check_learnable_bases()
-        if generator is not None and not isinstance(generator, nn.Module):
-            raise TypeError(f"generator needs to be an nn.Module; got {type(generator).__name__}.")
         self._made_generator = generator is None
-        self.generator = generator if generator is not None else self._default_generator(first_kernel, device, dtype)
+        if generator is None:
+            self.generator: nn.Module = self._default_generator(hidden, first_kernel, device, dtype)
+        else:
+            _check_generator(generator, hidden, first_kernel)
+            self.generator = generator
         self._reset_mixing(gain=1.0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -125,6 +133,11 @@ class AdaptiveConv2d(ConvLike):
 
         gain: factor on the output's standard deviation. √6 gives Kaiming's normal initialisation for ReLU networks.
         A generator of your own is left as it is.
+
+        Loops over isinstance(m, nn.Conv2d) leave `mixing` as it is, so the layer keeps this initialisation. They do
+        reach the convolutions of Φ, without effect in train mode: a normalisation follows each of them. Loops by class
+        name set `mixing` through its alias `weight`; a given standard deviation then makes an output variance near
+        Conv2d's.
         """
         if self._made_generator and isinstance(self.generator, AtomGenerator):
             self.generator.reset_parameters()
@@ -141,8 +154,10 @@ class AdaptiveConv2d(ConvLike):
     def like(cls, conv: nn.Conv2d, **options: Any) -> Self:
         """A fresh layer with the arguments, device, dtype and mode of this convolution, frozen where that is.
 
-        options: the layer's own
+        options: the layer's own. What is not exactly an nn.Conv2d is refused.
         """
+        if reason := why_not_conv2d(conv):
+            raise TypeError(f"an adaptive layer cannot take the place of this module: {reason}.")
         layer = cls(
             conv.in_channels,
             conv.out_channels,
@@ -169,65 +184,66 @@ class AdaptiveConv2d(ConvLike):
         cls,
         conv: nn.Conv2d,
         *,
-        num_atoms: int = 6,
+        exact: bool = False,
+        num_atoms: int | None = None,
         num_bases: int = 6,
         bases: str | Tensor | None = "fourier_bessel",
+        generator: nn.Module | None = None,
+        hidden: int = HIDDEN,
+        first_kernel: int = FIRST_KERNEL,
     ) -> Self:
         """A layer that starts as this trained convolution: its filters over the bases, the same at every pixel.
 
-        Exact when the bases span the filters and num_atoms reaches their rank, as bases=None with k² atoms always
-        does; otherwise the nearest there is, and a ConversionWarning tells the relative error.
+        The start is exact where the bases span the filters and num_atoms (6 unless given) reaches their rank. Elsewhere
+        it is the nearest there is, and a ConversionWarning tells the relative error.
+        exact: choose num_atoms so that the start is exact, and the pixel basis where `bases` do not span the filters.
+            This costs more atoms: up to k².
+        generator: needs to be an AtomGenerator; no other can carry the convolution's filters.
 
         >>> conv = nn.Conv2d(8, 16, 3, padding=1)
-        >>> layer = AdaptiveConv2d.from_conv2d(conv, bases=None, num_atoms=9)
+        >>> layer = AdaptiveConv2d.from_conv2d(conv, exact=True)
         >>> x = torch.randn(1, 8, 10, 10)
         >>> torch.allclose(layer(x), conv(x), atol=1e-5)
         True
         """
-        layer = cls.like(conv, num_atoms=num_atoms, num_bases=num_bases, bases=bases)
-        error = 0.0 if conv.weight.is_meta else layer.imitate(conv.weight, conv.bias)
+        phi: dict[str, Any] = {"generator": generator, "hidden": hidden, "first_kernel": first_kernel}
+        layer, error = start_from(cls, conv, exact, num_atoms, num_bases=num_bases, bases=bases, **phi)
         if error > EXACT:
             warnings.warn(
-                f"the layer starts as the convolution to a relative error of {error:.2g} in its filters: {num_atoms} "
-                f"atoms over {layer.num_elements} basis elements in {conv.weight.dtype} do not give them exactly. "
-                "bases=None with num_atoms=k² does, but for rounding.",
+                f"the layer starts as the convolution to a relative error of {error:.2g} in its filters: "
+                f"{layer.num_atoms} atoms over {layer.num_elements} basis elements in {conv.weight.dtype} do not give "
+                "them exactly. exact=True does, but for rounding.",
                 ConversionWarning,
                 stacklevel=2,
             )
         return layer
 
-    @torch.no_grad()
     def imitate(self, weight: Tensor, bias: Tensor | None) -> float:
         """Become the convolution with these filters, as nearly as atoms and dtype allow; returns the relative error.
 
         Φ is made constant, not removed: its last normalisation carries the coefficients with a scale of zero, from
         which training sets it free.
         """
-        if not isinstance(self.generator, AtomGenerator):
-            raise TypeError(
-                f"imitating a convolution needs the layer's own AtomGenerator, whose last normalisation carries the "
-                f"coefficients; got {type(self.generator).__name__}."
-            )
-        mixing, coefficients, _ = decompose_filters(weight, self.bases, self.num_atoms)
-        found = len(coefficients)
-        # Into Tanh's range, at half its height, where it still has a slope; the mixing makes up for it.
-        scale = 0.5 / coefficients.abs().amax(dim=1).clamp_min(1e-12)
-        shift = torch.zeros(self.num_atoms, self.num_elements, dtype=torch.float64)
-        shift[:found] = torch.atanh(coefficients * scale[:, None])
-        # Atoms beyond the filters' rank are silent, not dead: their mixing stays random, so that they can learn.
-        self.mixing[..., :found] = (mixing / scale).to(self.mixing)
-        if self.bias is not None:
-            self.bias.copy_(torch.zeros_like(self.bias) if bias is None else bias)
-        nn.init.zeros_(self.generator.predict_norm.weight)
-        self.generator.predict_norm.bias.copy_(shift.flatten())
-        own, wanted = self._filters_of(self.generator.predict_norm.bias.tanh()), weight.detach().cpu().double()
-        return float(torch.linalg.norm(own.cpu() - wanted) / torch.linalg.norm(wanted).clamp_min(1e-300))
+        return imitate(self, weight, bias)
 
-    def _filters_of(self, coefficients: Tensor) -> Tensor:
-        """The filters that these M·L coefficients make, (O, C/groups, k, k), with the layer's rounding."""
-        alpha = coefficients.view(1, self.num_atoms, -1, 1, 1)
-        atoms = compose_atoms(alpha, self.bases, self.window.side)[0, ..., 0, 0]
-        return torch.einsum("ocm,mij->ocij", self.mixing, atoms)
+    @property
+    def weight(self) -> nn.Parameter:
+        """`mixing` by the name that convolutions have for it, for code that initialises or folds any convolution.
+
+        Scaling its first axis scales the output channels, as it does in nn.Conv2d. State dicts and named_parameters
+        know `mixing` only.
+        """
+        return self.mixing
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        super().register_parameter("mixing" if name == "weight" else name, param)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # Like a tensor of another shape, this is an error even with strict=False: the layer would stay random.
+        errors = rest[-1]
+        if f"{prefix}weight" in state_dict and f"{prefix}mixing" not in state_dict and FROM_CONV2D not in errors:
+            errors.append(FROM_CONV2D)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @property
     def num_elements(self) -> int:
@@ -236,7 +252,12 @@ class AdaptiveConv2d(ConvLike):
 
     @property
     def backend(self) -> str:
-        """Which of acda.functional's backends computes the layer; set it to insist on one."""
+        """Which of acda.functional's backends computes the layer; set it to insist on one.
+
+        torch.export records plain torch operations, which run anywhere, unless this is "native": then the program
+        keeps the operators of the CPU kernel (acda::…). Whoever loads it needs `import acda` first, and inputs in the
+        memory format that it was exported with.
+        """
         return self._backend
 
     @backend.setter
@@ -250,13 +271,14 @@ class AdaptiveConv2d(ConvLike):
         return f"{super().extra_repr()}, num_atoms={self.num_atoms}, bases={bases}"
 
     def _default_generator(
-        self, first_kernel: int, device: torch.device | str | None, dtype: torch.dtype | None
+        self, hidden: int, first_kernel: int, device: torch.device | str | None, dtype: torch.dtype | None
     ) -> AtomGenerator:
         return AtomGenerator(
             self.in_channels,
             self.num_atoms * self.num_elements,
             *self.window,
             self.padding_mode,
+            hidden=hidden,
             first_kernel=first_kernel,
             device=device,
             dtype=dtype,
@@ -325,10 +347,16 @@ class AdaptiveConv2d(ConvLike):
             self.register_buffer("bases", own)
 
 
-class ConversionWarning(UserWarning):
-    """A convolution was converted only approximately, or not at all."""
-
-
 def _as_pair(pair: tuple[int, ...]) -> tuple[int, int]:
     """Conv2d's own attributes are pairs that their type does not tell."""
     return pair[0], pair[1]
+
+
+def _check_generator(generator: nn.Module, hidden: int, first_kernel: int) -> None:
+    if not isinstance(generator, nn.Module):
+        raise TypeError(f"generator needs to be an nn.Module; got {type(generator).__name__}.")
+    if (hidden, first_kernel) != (HIDDEN, FIRST_KERNEL):
+        raise ValueError(
+            f"hidden and first_kernel shape the built-in generator; got {hidden=}, {first_kernel=} beside a generator "
+            "of your own. Leave one of them out."
+        )

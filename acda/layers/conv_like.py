@@ -102,3 +102,9 @@ def check_padding_mode(padding_mode: str) -> None:
     """One of Conv2d's."""
     if padding_mode not in PADDING_MODES:
         raise ValueError(f"padding_mode needs one of {', '.join(PADDING_MODES)}; got {padding_mode!r}.")
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a call of the module runs more than its forward."""
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from acda.backends import native
 from acda.functional import check_alike, check_input, conv2d, conv2d_tanh, takes_native_exactly
-from acda.layers.conv_like import check_padding_mode
+from acda.layers.conv_like import check_counts, check_padding_mode, has_hooks
 from acda.window import Pair, Window, kernel_side
 
 # E[tanh²(g)] for a standard normal g: the mean square of what a fresh Φ predicts in train mode.
@@ -43,6 +43,7 @@ class AtomGenerator(nn.Module):
     ) -> None:
         super().__init__()
         check_padding_mode(padding_mode)
+        check_counts(hidden=hidden)
         self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
         self.in_channels, self.padding_mode = in_channels, padding_mode
         side = kernel_side(first_kernel, "first_kernel")
@@ -85,7 +86,7 @@ class AtomGenerator(nn.Module):
             y: Tensor = norm(conv(F.pad(x, (px, px, py, py)))).tanh()
             return y
         stride = conv.stride[0], conv.stride[1]
-        if norm.training or torch.is_grad_enabled() or norm.running_var is None or _has_hooks(norm):
+        if norm.training or not _may_fold() or norm.running_var is None or has_hooks(norm):
             return _norm_tanh(conv2d(x, conv.weight, stride, padding, self.backend), norm, self.backend)
         weight, shift = _folded(conv, norm)
         return conv2d_tanh(x, weight, shift, stride, padding, self.backend)
@@ -146,7 +147,7 @@ def _pixels(x: Tensor) -> int:
 
 def _norm_tanh(u: Tensor, norm: nn.BatchNorm2d, backend: str) -> Tensor:
     """tanh(norm(u)); in one operator where norm is Φ's own and nobody listens to it."""
-    listened = _has_hooks(norm)
+    listened = has_hooks(norm)
     tracking = norm.running_var is not None and norm.momentum is not None and norm.track_running_stats
     plain = tracking and not listened
     if isinstance(norm, ForgivingBatchNorm2d) and plain and u.numel() and takes_native_exactly(backend, u):
@@ -165,14 +166,17 @@ def _is_ours(conv: nn.Module, norm: nn.Module) -> bool:
         and type(norm) in (nn.BatchNorm2d, ForgivingBatchNorm2d)
         and norm.weight is not None
         and norm.bias is not None
-        and not _has_hooks(conv)
+        and not has_hooks(conv)
         and not any("forward" in vars(part) for part in (conv, norm))
     )
 
 
-def _has_hooks(module: nn.Module) -> bool:
-    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
-    return any(hooks)
+def _may_fold() -> bool:
+    """Whether a step may be one operation: nothing is differentiated, or torch.jit records plain torch, which can be.
+
+    torch.jit.trace checks its graph against a second one without gradients: both have to be the same.
+    """
+    return not torch.is_grad_enabled() or torch._C._get_tracing_state() is not None
 
 
 def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,130 @@
+"""Which convolutions an adaptive layer can take the place of, and what it needs to start as one of them exactly."""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from acda.backends.reference import compose_atoms
+from acda.bases import multiscale_fourier_bessel
+from acda.decompose import decompose_filters
+from acda.layers.conv_like import has_hooks
+from acda.layers.generator import AtomGenerator
+
+if TYPE_CHECKING:
+    from acda.layers.adaptive_conv import AdaptiveConv2d
+
+Layer = TypeVar("Layer", bound="AdaptiveConv2d")
+# A relative error in the filters up to here is rounding.
+EXACT = 1e-5
+
+
+class ConversionWarning(UserWarning):
+    """A convolution was converted only approximately, or not at all.
+
+    report: from acda.convert, what became of every layer
+    """
+
+    def __init__(self, message: str, report: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+def why_not_conv2d(module: nn.Module) -> str | None:
+    """The reason why a module may compute something else than nn.Conv2d with its weight and bias, or None.
+
+    >>> why_not_conv2d(nn.Conv2d(3, 8, 3))
+    >>> why_not_conv2d(nn.Linear(3, 8))
+    'it is a Linear, not a Conv2d'
+    """
+    if parametrize.is_parametrized(module):
+        names = " and ".join(module.parametrizations)  # type: ignore[arg-type]
+        return (
+            f"its {names} is computed by a parametrization, which would be lost; call "
+            "torch.nn.utils.parametrize.remove_parametrizations first"
+        )
+    if type(module) is not nn.Conv2d:
+        kind = type(module).__name__
+        if isinstance(module, nn.Conv2d):
+            return f"it is a {kind}, a subclass that may compute something else than nn.Conv2d"
+        return f"it is a {kind}, not a Conv2d"
+    if extra := {*module._parameters, *module._buffers, *module._modules} - {"weight", "bias"}:
+        return (
+            f"it also has {', '.join(sorted(extra))}, as pruning and weight normalization add, which would be lost; "
+            "make those permanent first, for example with torch.nn.utils.prune.remove"
+        )
+    if has_hooks(module):
+        return "it carries hooks, which would be lost"
+    if "forward" in vars(module):
+        return "its forward was replaced by another, which would be lost"
+    return None
+
+
+def exact_options(conv: nn.Conv2d, num_bases: int, bases: str | Tensor | None) -> dict[str, Any]:
+    """The fewest atoms with which a layer starts as this convolution.
+
+    They are over the bases given where those span its filters, and elsewhere over the pixels, which span all filters.
+    """
+    if isinstance(bases, str) and bases != "fourier_bessel":
+        return {}  # the layer refuses it, and says why
+    side = conv.kernel_size[0]
+    given = multiscale_fourier_bessel(side, num_bases) if isinstance(bases, str) and side > 1 else bases
+    if isinstance(given, Tensor) and given.shape[1:] == conv.weight.shape[2:]:
+        found = decompose_filters(conv.weight, given, None)
+        if found.relative_error <= EXACT:
+            return {"num_atoms": len(found.coefficients), "num_bases": num_bases, "bases": bases}
+    atoms = len(decompose_filters(conv.weight, None, None).coefficients)
+    return {"num_atoms": atoms, "bases": None}
+
+
+def start_from(
+    kind: type[Layer], conv: nn.Conv2d, exact: bool, num_atoms: int | None = None, **options: Any
+) -> tuple[Layer, float]:
+    """The layer of this kind that starts nearest to the convolution, and the relative error of its filters.
+
+    options: the layer's own
+    """
+    if exact and num_atoms is not None:
+        raise ValueError(f"exact=True chooses num_atoms itself; got {num_atoms=} beside it. Leave one of them out.")
+    if num_atoms is not None:
+        options["num_atoms"] = num_atoms
+    if exact and why_not_conv2d(conv) is None and not conv.weight.is_meta:
+        options |= exact_options(conv, options["num_bases"], options["bases"])
+    layer = kind.like(conv, **options)
+    return layer, 0.0 if conv.weight.is_meta else layer.imitate(conv.weight, conv.bias)
+
+
+@torch.no_grad()
+def imitate(layer: "AdaptiveConv2d", weight: Tensor, bias: Tensor | None) -> float:
+    """AdaptiveConv2d.imitate."""
+    phi = layer.generator
+    if not isinstance(phi, AtomGenerator):
+        raise TypeError(
+            f"imitating a convolution needs the layer's own AtomGenerator, whose last normalisation carries the "
+            f"coefficients; got {type(phi).__name__}."
+        )
+    wanted = layer.num_atoms * layer.num_elements
+    if (made := len(phi.predict_norm.bias)) != wanted:
+        raise ValueError(f"the generator needs {wanted} channels, M·L; got {made}.")
+    mixing, coefficients, _ = decompose_filters(weight, layer.bases, layer.num_atoms)
+    found = len(coefficients)
+    # Into Tanh's range, at half its height, where it still has a slope; the mixing makes up for it.
+    scale = 0.5 / coefficients.abs().amax(dim=1).clamp_min(1e-12)
+    shift = torch.zeros(layer.num_atoms, layer.num_elements, dtype=torch.float64)
+    shift[:found] = torch.atanh(coefficients * scale[:, None])
+    # Atoms beyond the filters' rank are silent, not dead: their mixing stays random, so that they can learn.
+    layer.mixing[..., :found] = (mixing / scale).to(layer.mixing)
+    if layer.bias is not None:
+        layer.bias.copy_(torch.zeros_like(layer.bias) if bias is None else bias)
+    nn.init.zeros_(phi.predict_norm.weight)
+    phi.predict_norm.bias.copy_(shift.flatten())
+    own, given = _filters_of(layer, phi.predict_norm.bias.tanh()), weight.detach().cpu().double()
+    return float(torch.linalg.norm(own.cpu() - given) / torch.linalg.norm(given).clamp_min(1e-300))
+
+
+def _filters_of(layer: "AdaptiveConv2d", coefficients: Tensor) -> Tensor:
+    """The filters that these M·L coefficients make, (O, C/groups, k, k), with the layer's rounding."""
+    alpha = coefficients.view(1, layer.num_atoms, -1, 1, 1)
+    atoms = compose_atoms(alpha, layer.bases, layer.window.side)[0, ..., 0, 0]
+    return torch.einsum("ocm,mij->ocij", layer.mixing, atoms)
