@@ -38,6 +38,7 @@ SCHEMAS = {
     "bool fixed) -> (Tensor, Tensor, Tensor)",
     "vector_bytes": "() -> int",
     "poison_scratch": "(bool on) -> ()",
+    "use_winograd": "(bool on) -> ()",
     "sources": "() -> int",
 }
 
@@ -158,7 +159,7 @@ def _load() -> str | None:
 
 def _is_made_from(sources: Path) -> bool:
     """Whether the kernel that was loaded is compiled from these files: setup.py tells it their digest."""
-    together = b"".join((sources / name).read_bytes() for name in ("generator.h", "kernel.h", "native.cpp"))
+    together = b"".join((sources / name).read_bytes() for name in ("generator.h", "kernel.h", "native.cpp", "squash.h", "winograd.h"))
     try:
         return bool(torch.ops.acda.sources() == int(hashlib.sha256(together).hexdigest()[:15], 16))
     except NotImplementedError:
