@@ -11,7 +11,10 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-SOURCES = [Path("acda", "backends", "csrc", name) for name in ("generator.h", "kernel.h", "native.cpp", "squash.h", "winograd.h")]
+SOURCES = [
+    Path("acda", "backends", "csrc", name)
+    for name in ("generator.h", "kernel.h", "native.cpp", "squash.h", "winograd.h")
+]
 
 
 class BuildKernel(build_ext):

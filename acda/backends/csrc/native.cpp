@@ -259,8 +259,11 @@ void backward_with(const Arguments& a, const Tensor& grad, Tensor& dx, Tensor& d
       out<T>(dmixing), out<T>(dbias));
 }
 
-// Whether 3×3 convolutions may take Winograd's form, whose rounding depends on the place.
-std::atomic<bool> winograd{true};
+// Whether 3×3 convolutions may take Winograd's form, whose rounding depends on the place. ACDA_WINOGRAD=0 begins without.
+std::atomic<bool> winograd{[] {
+  const char* variable = std::getenv("ACDA_WINOGRAD");
+  return !variable || std::string_view(variable) != "0";
+}()};
 
 // Transposed: the convolution that carries a gradient back to the input.
 template <class Conv, class T>
@@ -268,7 +271,7 @@ void convolve(const ConvShape& s, const T* x, const T* weight, const T* shift, b
   using Fast = typename Conv::Fast;
   if (winograd && std::is_same_v<T, float> && Fast::pays(s)) {
     const typename Fast::Packed packed(s, weight, shift, transposed);
-    const typename Fast::Grid grid(s, s.C);
+    const auto grid = Fast::Grid::for_forward(s);
     walk_freely(grid.blocks, [&] { return typename Fast::Walk(s, packed, grid, x, y, squash); });
     return;
   }
@@ -281,7 +284,7 @@ template <class Conv, class T>
 void differentiate(const ConvShape& s, const T* x, const T* grad, T* dweight) {
   using Fast = typename Conv::Fast;
   if (winograd && std::is_same_v<T, float> && Fast::pays(s)) {
-    const typename Fast::Grid grid(s, s.C + s.O);
+    const auto grid = Fast::Grid::for_gradient(s);
     using Sums = typename Fast::WeightGradient;
     const auto shares = in_shares<Sums>(grid.blocks, [&](int64_t first, int64_t last) {
       auto sums = std::make_unique<Sums>(s, grid, x, grad);
@@ -598,7 +601,8 @@ int64_t vector_bytes() {
 
 void poison_scratch(bool on) { poison = on; }
 
-void use_winograd(bool on) { winograd = on; }
+// Returns what it was.
+bool use_winograd(bool on) { return winograd.exchange(on); }
 
 int64_t sources() { return ACDA_SOURCES; }
 

@@ -14,11 +14,12 @@ struct Winograd {
   static constexpr int64_t kStep = 4, kSide = 6, kPoints = kSide * kSide;
   static constexpr int64_t kApart = 16;          // between points, lest they all fall into the same sets of the first cache
   static constexpr int64_t kCached = 56 * 1024;  // numbers: the points of a block of tiles stay in the second cache
+  static constexpr int64_t kDeep = 48;           // tiles that the sums of a gradient take in before they are stored
 
   // Whether the arithmetic is less than that of the direct form, the transform of the filters included.
   static bool pays(const ConvShape& s) {
     const int64_t tiles = s.B * ((s.P + kStep - 1) / kStep) * ((s.Q + kStep - 1) / kStep);
-    return s.k == 3 && s.sy == 1 && s.sx == 1 && s.C >= kLanes && 45 * tiles + 100 < 9 * s.B * s.P * s.Q;
+    return s.k == 3 && s.sy == 1 && s.sx == 1 && s.C >= kLanes && 50 * tiles + 400 < 9 * s.B * s.P * s.Q;
   }
 
   // ---------------------------------------------------------------- the transforms, along one axis
@@ -80,13 +81,13 @@ struct Winograd {
   struct Grid {
     int64_t down, across, tiles, block, blocks;
 
-    // channels: how many numbers the points of a tile have at each point.
-    Grid(const ConvShape& s, int64_t channels)
+    Grid(const ConvShape& s, int64_t most)
         : down((s.P + kStep - 1) / kStep), across((s.Q + kStep - 1) / kStep), tiles(s.B * down * across) {
-      const int64_t most = std::clamp<int64_t>(kCached / (kPoints * channels), 1, 48);
       block = std::min(tiles, std::max<int64_t>(Tiles::kTall, most / Tiles::kTall * Tiles::kTall));
       blocks = (tiles + block - 1) / block;
     }
+    static Grid for_forward(const ConvShape& s) { return Grid(s, std::min<int64_t>(48, kCached / (kPoints * s.C))); }
+    static Grid for_gradient(const ConvShape& s) { return Grid(s, kDeep); }
     int64_t image(int64_t tile) const { return tile / (across * down); }
     int64_t row(int64_t tile) const { return tile / across % down * kStep; }
     int64_t column(int64_t tile) const { return tile % across * kStep; }
@@ -167,13 +168,17 @@ struct Winograd {
     ACDA_TARGET void pack(const ConvShape& s, const T* weight, int64_t n, bool transposed) {
       for (int64_t c = 0; c < s.C; ++c)
         for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
-          Vec g[3][3] = {}, half[kSide][3], done[kSide];
-          for (int64_t i = 0; i < kLanes && n * kPanel + lane + i < s.O; ++i) {
+          T taps[9][kLanes] = {};
+          for (int64_t i = 0; i < std::min(kLanes, s.O - n * kPanel - lane); ++i) {
             const int64_t o = n * kPanel + lane + i;
             const T* from = weight + (transposed ? c * s.O + o : o * s.C + c) * 9;
-            for (int64_t t = 0; t < 9; ++t) g[t % 3][t / 3][i] = from[transposed ? 8 - t : t];  // columns of the filter
+            for (int64_t t = 0; t < 9; ++t) taps[t][i] = from[transposed ? 8 - t : t];
           }
-          for (int64_t v = 0; v < 3; ++v) filter_points(g[v], &half[0][v], 3);
+          Vec column[3], half[kSide][3], done[kSide];
+          for (int64_t v = 0; v < 3; ++v) {
+            for (int64_t u = 0; u < 3; ++u) column[u] = *(const Vec*)taps[3 * u + v];
+            filter_points(column, &half[0][v], 3);
+          }
           T* to = points.data() + n * panel_size + c * kPanel + lane;
           for (int64_t i = 0; i < kSide; ++i) {
             filter_points(half[i], done, 1);
