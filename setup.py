@@ -5,8 +5,8 @@ A wheel with the kernel is tagged for its platform and for any Python 3: the ker
 it is tagged as pure Python.
 """
 
-import hashlib
 import os
+import runpy
 import sys
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-SOURCES = [Path("acda", "backends", "csrc", name) for name in ("generator.h", "kernel.h", "native.cpp")]
+sources = runpy.run_path(str(Path("acda", "backends", "sources.py")))
+SOURCES, DIGEST = sources["files_in"](sources["FOLDER"]), sources["digest_of"](sources["FOLDER"])
 WITHOUT = (
     "acda: THIS BUILD HAS NO CPU KERNEL ({reason}): the same results, several times slower. With torch and a C++ "
     "compiler installed, build it again: pip install --no-build-isolation --force-reinstall --no-deps ."
@@ -50,12 +51,6 @@ class TagWheel(bdist_wheel):
         return ("py3", "none", "any" if self.root_is_pure else super().get_tag()[2])
 
 
-def digest() -> str:
-    """As in acda/backends/native.py, which cannot be imported before it is installed."""
-    together = b"".join(path.read_bytes() for path in SOURCES)
-    return "0x" + hashlib.sha256(together).hexdigest()[:15]
-
-
 def kernel() -> list[Extension]:
     try:
         import torch
@@ -67,13 +62,16 @@ def kernel() -> list[Extension]:
         Extension(
             "acda.backends._native",
             sources=[str(path) for path in SOURCES if path.suffix == ".cpp"],
-            depends=[str(path) for path in SOURCES if path.suffix == ".h"],
+            depends=[str(path) for path in SOURCES if path.suffix != ".cpp"],
             include_dirs=[str(place / "include")],
             library_dirs=[str(place / "lib")],
             libraries=["torch_cpu"],
             # The stable ABI of torch 2.10, made for every later torch. And what the binary is made from, so that one
             # that is older than the sources beside it is noticed (native.py).
-            define_macros=[("TORCH_TARGET_VERSION", "0x020a000000000000"), ("ACDA_SOURCES", digest())],
+            define_macros=[
+                ("TORCH_TARGET_VERSION", "0x020a000000000000"),
+                ("ACDA_SOURCES", hex(DIGEST)),
+            ],
             extra_compile_args=["-std=c++20", "-O3", "-g0", *os.environ.get("ACDA_CXXFLAGS", "").split()],
             extra_link_args=os.environ.get("ACDA_CXXFLAGS", "").split(),
             optional=True,

@@ -112,7 +112,7 @@ def statistics_of_the_batch(model: nn.Module) -> Iterator[None]:
 
 
 def two_colours(form: str, seed: int, data: Path) -> dict[str, Any]:
-    """LeNet, 12 epochs of 5 steps of SGD, with CIFAR's recipe. Losses of the last epoch, and the highest in eval mode."""
+    """LeNet, 12 epochs of 5 steps of SGD: losses of the last epoch, and the highest in eval mode."""
     draw = torch.Generator().manual_seed(seed)
     labels = torch.arange(80) % 2
     colour = torch.tensor([[200.0, 40, 40], [40, 40, 200]])[labels][:, :, None, None]

@@ -4,8 +4,9 @@ Atoms, z and patches never exist for more than a few hundred pixels: the forward
 keeps x, the coefficients and the parameters, and the backward pass recomputes the rest.
 """
 
-import hashlib
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from acda.backends.reference import needs_grad
+from acda.backends.sources import digest_of
 from acda.window import Window
 
 # Pixel-major: x (B, H, W, C), coefficients (B, P, Q, M, L), result (B, P, Q, O). Without mixing the result is z,
@@ -38,6 +40,7 @@ SCHEMAS = {
     "bool fixed) -> (Tensor, Tensor, Tensor)",
     "vector_bytes": "() -> int",
     "poison_scratch": "(bool on) -> ()",
+    "use_winograd": "(bool on) -> bool",
     "sources": "() -> int",
 }
 
@@ -103,6 +106,23 @@ def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> s
     return None
 
 
+@contextmanager
+def exact_shifts() -> Iterator[None]:
+    """Compute Φ's 3×3 convolutions directly, so that shifting the input shifts the output bit for bit.
+
+    Winograd's form, the default in float32, is about three times faster, and shifts to rounding. It also spreads a NaN
+    over a tile of 4×4 pixels. The environment variable ACDA_WINOGRAD=0 chooses the direct form for a whole process.
+    """
+    if MISSING:
+        yield
+        return
+    before = torch.ops.acda.use_winograd(False)
+    try:
+        yield
+    finally:
+        torch.ops.acda.use_winograd(before)
+
+
 def say_once_that_it_is_slow() -> None:
     """One warning a process where the kernel is missing: the results are right, the speed is not what it could be."""
     global _said
@@ -161,9 +181,8 @@ def _load() -> str | None:
 
 def _is_made_from(sources: Path) -> bool:
     """Whether the kernel that was loaded is compiled from these files: setup.py tells it their digest."""
-    together = b"".join((sources / name).read_bytes() for name in ("generator.h", "kernel.h", "native.cpp"))
     try:
-        return bool(torch.ops.acda.sources() == int(hashlib.sha256(together).hexdigest()[:15], 16))
+        return bool(torch.ops.acda.sources() == digest_of(sources))
     except NotImplementedError:
         return False  # it is older than the question
 

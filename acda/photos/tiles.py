@@ -7,6 +7,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from acda.backends.native import exact_shifts
+
 # A network whose output depends on what is farther away than this looks at the whole image.
 FARTHEST = 4096
 
@@ -131,7 +133,7 @@ def _follow_a_nan(network: nn.Module, channels: int) -> int | None:
         strip = torch.zeros(1, channels, stride, length, device=like.device, dtype=like.dtype)
         strip[:, :, :, first : first + stride] = torch.nan
         farthest = 0
-        with torch.no_grad():
+        with torch.no_grad(), exact_shifts():  # Winograd's form would spread the NaN farther
             for image, across in ((strip, 3), (strip.transpose(2, 3).contiguous(), 2)):
                 touched = network(image).isnan().any(1).any(4 - across)[0].nonzero().flatten() * cell
                 low, high = int(touched.min()), int(touched.max()) + cell

@@ -77,6 +77,8 @@ namespace baseline {
 #define ACDA_TARGET
 #define ACDA_VECTOR 16
 #include "kernel.h"
+#include "squash.h"
+#include "winograd.h"
 #include "generator.h"
 #undef ACDA_TARGET
 #undef ACDA_VECTOR
@@ -87,6 +89,8 @@ namespace avx2 {
 #define ACDA_TARGET __attribute__((target("avx2,fma")))
 #define ACDA_VECTOR 32
 #include "kernel.h"
+#include "squash.h"
+#include "winograd.h"
 #include "generator.h"
 #undef ACDA_TARGET
 #undef ACDA_VECTOR
@@ -96,6 +100,8 @@ namespace avx512 {
 #define ACDA_TARGET __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
 #define ACDA_VECTOR 64
 #include "kernel.h"
+#include "squash.h"
+#include "winograd.h"
 #include "generator.h"
 #undef ACDA_TARGET
 #undef ACDA_VECTOR
@@ -253,35 +259,70 @@ void backward_with(const Arguments& a, const Tensor& grad, Tensor& dx, Tensor& d
       out<T>(dmixing), out<T>(dbias));
 }
 
+// Whether 3×3 convolutions may take Winograd's form, whose rounding depends on the place. ACDA_WINOGRAD=0 begins without.
+std::atomic<bool> winograd{[] {
+  const char* variable = std::getenv("ACDA_WINOGRAD");
+  return !variable || std::string_view(variable) != "0";
+}()};
+
+// Transposed: the convolution that carries a gradient back to the input.
+template <class Conv, class T>
+void convolve(const ConvShape& s, const T* x, const T* weight, const T* shift, bool squash, T* y, bool transposed) {
+  using Fast = typename Conv::Fast;
+  if (winograd && std::is_same_v<T, float> && Fast::pays(s)) {
+    const typename Fast::Packed packed(s, weight, shift, transposed);
+    const auto grid = Fast::Grid::for_forward(s);
+    walk_freely(grid.blocks, [&] { return typename Fast::Walk(s, packed, grid, x, y, squash); });
+    return;
+  }
+  const typename Conv::Packed packed(s, weight, shift, transposed);
+  walk_freely(s.B * s.P, [&] { return typename Conv::Walk(s, packed, x, y, squash); });
+}
+
+// The gradient of the weights, from zeros.
+template <class Conv, class T>
+void differentiate(const ConvShape& s, const T* x, const T* grad, T* dweight) {
+  using Fast = typename Conv::Fast;
+  if (winograd && std::is_same_v<T, float> && Fast::pays(s)) {
+    const auto grid = Fast::Grid::for_gradient(s);
+    using Sums = typename Fast::WeightGradient;
+    const auto shares = in_shares<Sums>(grid.blocks, [&](int64_t first, int64_t last) {
+      auto sums = std::make_unique<Sums>(s, grid, x, grad);
+      sums->run(first, last);
+      return sums;
+    });
+    torch::stable::parallel_for(0, s.C, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) Sums::finish(s, shares, c, dweight);
+    });
+    return;
+  }
+  using Sums = typename Conv::WeightGradient;
+  const auto shares = in_shares<Sums>(s.B * s.P, [&](int64_t first, int64_t last) {
+    auto sums = std::make_unique<Sums>(s, x, grad);
+    sums->run(first, last);
+    return sums;
+  });
+  constexpr int64_t kPanel = Conv::kPanel;
+  for (const auto& sums : shares)
+    for (int64_t o = 0; o < s.O; ++o)
+      for (int64_t c = 0; c < s.C; ++c)
+        for (int64_t t = 0; t < s.k * s.k; ++t)
+          dweight[(o * s.C + c) * s.k * s.k + t] +=
+              sums->sums[((c / kPanel * s.k * s.k + t) * s.O + o) * kPanel + c % kPanel];
+}
+
 template <template <class> class Conv, class T>
 void convolve_with(
     const ConvShape& s, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& shift, bool squash, Tensor& y) {
-  const typename Conv<T>::Packed packed(s, in<T>(weight), in<T>(shift));
-  walk_freely(s.B * s.P, [&] { return typename Conv<T>::Walk(s, packed, in<T>(x), out<T>(y), squash); });
+  convolve<Conv<T>>(s, in<T>(x), in<T>(weight), in<T>(shift), squash, out<T>(y), false);
 }
 
 template <template <class> class Conv, class T>
 void convolve_back_with(const ConvShape& s, const Tensor& grad, const Tensor& x, const Tensor& weight, Tensor& dx, Tensor& dweight) {
   // The gradient of the input is a convolution too: of the gradient, with the filters turned round.
   const ConvShape back{s.B, s.P, s.Q, s.O, s.C, s.k, s.H, s.W, 1, 1, s.k - 1 - s.py, s.k - 1 - s.px};
-  if (dx.numel()) {
-    const typename Conv<T>::Packed packed(back, in<T>(weight), nullptr, true);
-    walk_freely(s.B * s.H, [&] { return typename Conv<T>::Walk(back, packed, in<T>(grad), out<T>(dx), false); });
-  }
-  using Sums = typename Conv<T>::WeightGradient;
-  const auto shares = in_shares<Sums>(s.B * s.P, [&](int64_t first, int64_t last) {
-    auto sums = std::make_unique<Sums>(s, in<T>(x), in<T>(grad));
-    sums->run(first, last);
-    return sums;
-  });
-  T* to = out<T>(dweight);
-  constexpr int64_t kPanel = Conv<T>::kPanel;
-  for (const auto& sums : shares)
-    for (int64_t o = 0; o < s.O; ++o)
-      for (int64_t c = 0; c < s.C; ++c)
-        for (int64_t t = 0; t < s.k * s.k; ++t)
-          to[(o * s.C + c) * s.k * s.k + t] +=
-              sums->sums[((c / kPanel * s.k * s.k + t) * s.O + o) * kPanel + c % kPanel];
+  if (dx.numel()) convolve<Conv<T>>(back, in<T>(grad), in<T>(weight), static_cast<const T*>(nullptr), false, out<T>(dx), true);
+  differentiate<Conv<T>>(s, in<T>(x), in<T>(grad), out<T>(dweight));
 }
 
 // Numbers for each channel.
@@ -560,6 +601,9 @@ int64_t vector_bytes() {
 
 void poison_scratch(bool on) { poison = on; }
 
+// Returns what it was.
+bool use_winograd(bool on) { return winograd.exchange(on); }
+
 int64_t sources() { return ACDA_SOURCES; }
 
 }  // namespace
@@ -579,5 +623,6 @@ STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
 STABLE_TORCH_LIBRARY_IMPL(acda, CompositeExplicitAutograd, m) {
   m.impl("vector_bytes", TORCH_BOX(&vector_bytes));
   m.impl("poison_scratch", TORCH_BOX(&poison_scratch));
+  m.impl("use_winograd", TORCH_BOX(&use_winograd));
   m.impl("sources", TORCH_BOX(&sources));
 }
