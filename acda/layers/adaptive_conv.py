@@ -16,7 +16,7 @@ from acda.layers.imitation import EXACT, ConversionWarning, imitate, start_from,
 from acda.window import Pair
 
 # The built-in Φ, where nothing else is asked for.
-HIDDEN, FIRST_KERNEL = 64, 1
+HIDDEN, FIRST_KERNEL, ADAPTIVITY = 64, 1, 0.2
 FROM_CONV2D = (
     "The state dict holds the weight of an nn.Conv2d where the model has an AdaptiveConv2d. Load it into the model "
     "with nn.Conv2d, then call acda.convert(model), or AdaptiveConv2d.from_conv2d(conv) for one layer."
@@ -35,6 +35,8 @@ class AdaptiveConv2d(ConvLike):
     hidden: channels between the two convolutions of the built-in Φ.
     first_kernel: side of the first of them. The paper's text has 1, the authors' layer 3, which
         sees more where the input has few channels.
+    adaptivity: how much of a fresh layer's filters depends on the place, from 0, an ordinary convolution, to 1, the
+        paper's start. Small values train better: see "How a fresh layer starts" in the documentation.
 
     >>> layer = AdaptiveConv2d(64, 128, 7, stride=2, padding=3)
     >>> layer(torch.randn(1, 64, 33, 50)).shape
@@ -64,6 +66,7 @@ class AdaptiveConv2d(ConvLike):
         generator: nn.Module | None = None,
         hidden: int = HIDDEN,
         first_kernel: int = FIRST_KERNEL,
+        adaptivity: float = ADAPTIVITY,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
         check_counts(num_atoms=num_atoms)
@@ -84,9 +87,9 @@ class AdaptiveConv2d(ConvLike):
         self._check_learnable_bases()
         self._made_generator = generator is None
         if generator is None:
-            self.generator: nn.Module = self._default_generator(hidden, first_kernel, device, dtype)
+            self.generator: nn.Module = self._default_generator(hidden, first_kernel, adaptivity, device, dtype)
         else:
-            _check_generator(generator, hidden, first_kernel)
+            _check_generator(generator, hidden, first_kernel, adaptivity)
             self.generator = generator
         self._reset_mixing(gain=1.0)
 
@@ -130,6 +133,9 @@ class AdaptiveConv2d(ConvLike):
 
     def reset_parameters(self, gain: float = 1.0) -> None:
         """Start afresh. With gain 1 and Φ in train mode, white input gives the output variance of a fresh nn.Conv2d.
+
+        Φ starts as `adaptivity` says: the layer is nearly an ordinary convolution, and learns where to adapt. Loops
+        that set all batch normalisations to scale 1 and shift 0 change that to the paper's start; call this after them.
 
         gain: factor on the output's standard deviation. √6 gives Kaiming's normal initialisation for ReLU networks.
         A generator of your own is left as it is.
@@ -271,7 +277,12 @@ class AdaptiveConv2d(ConvLike):
         return f"{super().extra_repr()}, num_atoms={self.num_atoms}, bases={bases}"
 
     def _default_generator(
-        self, hidden: int, first_kernel: int, device: torch.device | str | None, dtype: torch.dtype | None
+        self,
+        hidden: int,
+        first_kernel: int,
+        adaptivity: float,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
     ) -> AtomGenerator:
         return AtomGenerator(
             self.in_channels,
@@ -280,6 +291,7 @@ class AdaptiveConv2d(ConvLike):
             self.padding_mode,
             hidden=hidden,
             first_kernel=first_kernel,
+            adaptivity=adaptivity,
             device=device,
             dtype=dtype,
         )
@@ -352,11 +364,11 @@ def _as_pair(pair: tuple[int, ...]) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
-def _check_generator(generator: nn.Module, hidden: int, first_kernel: int) -> None:
+def _check_generator(generator: nn.Module, hidden: int, first_kernel: int, adaptivity: float) -> None:
     if not isinstance(generator, nn.Module):
         raise TypeError(f"generator needs to be an nn.Module; got {type(generator).__name__}.")
-    if (hidden, first_kernel) != (HIDDEN, FIRST_KERNEL):
+    if (hidden, first_kernel, adaptivity) != (HIDDEN, FIRST_KERNEL, ADAPTIVITY):
         raise ValueError(
-            f"hidden and first_kernel shape the built-in generator; got {hidden=}, {first_kernel=} beside a generator "
-            "of your own. Leave one of them out."
+            f"hidden, first_kernel and adaptivity are for the built-in generator; got {hidden=}, {first_kernel=}, "
+            f"{adaptivity=} beside a generator of your own. Leave one of them out."
         )

@@ -44,7 +44,9 @@ class DynamicFilterConv2d(ConvLike):
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
         self.memory_limit = memory_limit
-        self.generator = AtomGenerator(in_channels, hidden, *self.window, padding_mode, device=device, dtype=dtype)
+        self.generator = AtomGenerator(
+            in_channels, hidden, *self.window, padding_mode, adaptivity=1.0, device=device, dtype=dtype
+        )
         self.predict = nn.Conv2d(hidden, out_channels * self._fan_in, 1, bias=False, device=device, dtype=dtype)
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None

@@ -18,6 +18,7 @@ class AtomGenerator(nn.Module):
 
     The window arguments are those of the layer that the generator serves; it has that layer's output size.
     x: (B, in_channels, H, W)    returns: (B, out_channels, P, Q), each number between -1 and 1
+    adaptivity: how much of a fresh generator's predictions depends on the place, from 0 to 1, the paper's start
 
     >>> AtomGenerator(16, 6 * 18, kernel_size=7, stride=2, padding=3)(torch.randn(1, 16, 11, 12)).shape
     torch.Size([1, 108, 6, 6])
@@ -38,11 +39,15 @@ class AtomGenerator(nn.Module):
         *,
         hidden: int = 64,
         first_kernel: int = 1,
+        adaptivity: float = 0.2,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_padding_mode(padding_mode)
+        if not 0 <= adaptivity <= 1:
+            raise ValueError(f"adaptivity needs to be from 0, the same filter everywhere, to 1; got {adaptivity}.")
+        self.adaptivity = adaptivity
         check_counts(hidden=hidden)
         self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
         self.in_channels, self.padding_mode = in_channels, padding_mode
@@ -52,11 +57,24 @@ class AtomGenerator(nn.Module):
         self.squeeze_norm = ForgivingBatchNorm2d(hidden, device=device, dtype=dtype)
         self.predict = nn.Conv2d(hidden, out_channels, 3, self.window.stride, bias=False, device=device, dtype=dtype)
         self.predict_norm = ForgivingBatchNorm2d(out_channels, device=device, dtype=dtype)
+        self._start()
 
     def reset_parameters(self) -> None:
         """Start afresh: torch's default initialisation, and statistics that have seen nothing."""
         for part in (self.squeeze, self.squeeze_norm, self.predict, self.predict_norm):
             part.reset_parameters()
+        self._start()
+
+    def _start(self) -> None:
+        """Begin with a random part that is the same everywhere, and a smaller one that depends on the place.
+
+        Departs from the paper, whose start (adaptivity 1) has no fixed part: predictions are then an odd function of
+        the input, so that the layer gives the same output for x and -x. What Tanh sees has unit variance either way.
+        """
+        norm = self.predict_norm
+        if not norm.weight.is_meta:
+            nn.init.constant_(norm.weight, self.adaptivity)
+            nn.init.normal_(norm.bias, std=(1 - self.adaptivity**2) ** 0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(x)
