@@ -10,7 +10,9 @@ from acda.insight.draw import draw_look, map_place, photo_place
 from acda.insight.subject import find_subject
 from acda.insight.subject import look as look_at
 from acda.insight.view import LayerView
-from acda.photos.files import output_path, read_photo, revealed
+from acda.photos.batch import output_path
+from acda.photos.files import read_photo, revealed
+from acda.support.lines import printable
 from acda.support.names import unknown
 
 
@@ -57,7 +59,7 @@ def look(
     if to.exists() and to.samefile(photo):
         raise ValueError(f"{to} is the photo itself. Give another -o.")
     draw_look(seen.photo, view, places, to)
-    print(to)
+    print(printable(to))
 
 
 def _point(text: str, size: Any) -> tuple[float, float]:

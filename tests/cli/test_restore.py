@@ -11,7 +11,8 @@ from PIL.PngImagePlugin import PngInfo
 from acda import create_model
 from acda.cli import main
 from acda.cli.restore import load_restorer, restored
-from acda.photos.files import each_photo, eight_bits, read_photo, resized_photo
+from acda.photos.batch import each_photo
+from acda.photos.files import eight_bits, read_photo, resized_photo
 from acda.photos.tiles import apply_in_tiles
 from acda.photos.weights import find_weights, read_weights, write_weights
 
@@ -139,11 +140,68 @@ def test_sixteen_bits_become_eight_and_nothing_is_lost_unsaid(weights, tmp_path,
 def test_pixels_of_no_known_range_are_refused(weights, tmp_path, capsys):
     random = np.random.default_rng(0)
     Image.fromarray(random.random((30, 40)).astype(np.float32)).save(tmp_path / "f.tif")
-    Image.fromarray(random.integers(0, 2**30, (30, 40)).astype(np.int32)).save(tmp_path / "i.tif")
+    Image.fromarray(random.integers(0, 2**30, (30, 40)).astype(np.int32)).save(tmp_path / "large.tif")
+    Image.fromarray(random.integers(0, 256, (30, 40)).astype(np.int32)).save(tmp_path / "small.tif")
     assert main(["restore", str(tmp_path), "--weights", weights]) == 1
     errors = capsys.readouterr().err
-    assert "f.tif cannot be read as an image (its pixels are floating point numbers of no known range)" in errors
-    assert "i.tif cannot be read as an image (its pixels are whole numbers of more than 16 bits" in errors
+    assert "f.tif cannot be read as an image (its pixels are floating point numbers of no known range" in errors
+    for name in ("large.tif", "small.tif"):
+        assert f"{name} cannot be read as an image (its pixels are whole numbers of 32 bits" in errors
+    assert not list(tmp_path.glob("*_restored*")), "a black picture would be the result of small numbers"
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "1", "I;16"])
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".jpg", ".bmp"])
+def test_a_photo_without_colours_comes_back_without(mode, suffix, weights, tmp_path):
+    grey = picture().convert("L")
+    image = {"1": grey.convert("1"), "LA": picture(channels=2), "I;16": deep(grey)}.get(mode, grey)
+    image.save(tmp_path / "grey.png")
+    photo, result = tmp_path / "grey.png", tmp_path / f"out{suffix}"
+    with Image.open(photo) as written:
+        assert written.mode == mode
+    for verb in ("denoise", "upscale"):
+        assert main([verb, str(photo), "--weights", weights, "-o", str(result)]) == 0
+        with Image.open(result) as image:
+            assert image.mode == ("LA" if mode == "LA" and suffix in (".png", ".tif") else "L")
+            values = np.array(image.getchannel("L").resize((60, 44)), float)
+    with Image.open(photo) as before:
+        if mode == "LA" and suffix in (".png", ".tif"):
+            assert before.getchannel("A").getextrema()[0] < 250, "it is transparent in places"
+        elif mode == "L":
+            assert np.abs(values - np.array(before)).mean() < 25, "the same picture"
+
+
+def deep(grey):
+    return Image.fromarray(np.array(grey).astype(np.uint16) * 257)
+
+
+def test_a_greyscale_jpeg_stays_one(weights, tmp_path):
+    profile = b"\0" * 16 + b"GRAY" + b"\0" * 108
+    picture().convert("L").save(tmp_path / "a.jpg", icc_profile=profile)
+    assert main(["restore", str(tmp_path / "a.jpg"), "--weights", weights]) == 0
+    with Image.open(tmp_path / "a_restored.jpg") as image:
+        assert image.mode == "L"
+        assert image.info["icc_profile"] == profile
+
+
+def test_grey_kept_as_rgb_gets_no_colours_either(weights, tmp_path):
+    picture().convert("L").convert("RGB").save(tmp_path / "a.png")
+    assert main(["restore", str(tmp_path / "a.png"), "--weights", weights]) == 0
+    with Image.open(tmp_path / "a_restored.png") as image:
+        pixels = np.array(image, int)
+    assert pixels.shape == (44, 60, 3)
+    assert np.ptp(pixels, 2).max() == 0
+
+
+def test_twelve_bits_are_as_bright_as_sixteen(tmp_path):
+    """Pillow reads such a TIFF with the numbers as they are."""
+    white = struct.pack("<2sHI", b"II", 42, 8) + struct.pack("<H", 9)
+    entries = {256: 4, 257: 2, 258: 12, 259: 1, 262: 1, 273: 122, 277: 1, 278: 2, 279: 12}
+    white += b"".join(struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in entries.items()) + b"\0" * 4
+    (tmp_path / "a.tif").write_bytes(white + b"\xff" * 12)
+    photo = read_photo(tmp_path / "a.tif")
+    assert photo.is_grey
+    assert int(photo.pixels.min()) == 255
 
 
 def test_hidden_colours_do_not_show_at_the_edges_of_a_cut_out(weights, tmp_path):

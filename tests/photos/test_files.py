@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from acda.photos.files import Photo, find_photos, output_path, read_photo, revealed, write_photo
+from acda.photos.files import Photo, read_photo, revealed, write_photo
 
 
 def plain(path, colour=(200, 50, 50), **options):
@@ -61,25 +61,3 @@ def test_what_is_hidden_is_replaced_by_what_is_near(tmp_path):
     assert torch.equal(result[..., :4], pixels[..., 4:5].expand(-1, -1, -1, 4))
     for one in (Photo(pixels, None, {}), Photo(pixels, alpha * 0, {}), Photo(pixels, alpha * 0 + 1, {})):
         assert torch.equal(revealed(one), pixels), "where there is nothing near, or nothing hidden"
-
-
-def test_one_name_that_cannot_be_looked_at_is_left_for_its_turn(tmp_path):
-    photo, long = plain(tmp_path / "a.png"), "x" * 300 + ".png"
-    assert [str(path) for path in find_photos([long, str(photo)], "restored")] == [long, str(photo)]
-    with pytest.raises(ValueError, match="the name of a photo is empty"):
-        find_photos([str(photo), ""], "restored")
-
-
-def test_results_are_no_photos_unless_they_are_named(tmp_path):
-    photo, result = plain(tmp_path / "a.png"), plain(tmp_path / "a_restored.png")
-    (tmp_path / "folder.png").mkdir()
-    for name in (tmp_path, tmp_path / "*.png"):
-        assert find_photos([str(name)], "restored") == [photo]
-    assert find_photos([str(photo), str(result)], "restored") == [photo, result]
-
-
-def test_a_folder_of_one_photo_is_a_folder_all_the_same(tmp_path):
-    photo = tmp_path / "a.png"
-    assert output_path(photo, tmp_path / "out.v2", "restored", several=True) == tmp_path / "out.v2" / "a.png"
-    with pytest.raises(ValueError, match=r"or of a folder, need a folder; .*b.png would be a file"):
-        output_path(photo, tmp_path / "b.png", "restored", several=True)
