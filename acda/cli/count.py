@@ -4,7 +4,7 @@ import json as json_format
 from pathlib import Path
 from typing import Any
 
-from acda.cli.restore import Out
+from acda.cli.arguments import Out, Photos, Pixels, Weights
 from acda.models import CrowdCounter
 from acda.photos.batch import Places, are_several, each_photo, find_photos
 from acda.photos.files import FORMATS, Photo, read_photo, revealed
@@ -15,12 +15,12 @@ from acda.support.lines import printable
 
 
 def count(
-    photos: tuple[str, ...],
+    photos: Photos,
     /,
     json: bool = False,
     out: Out = None,
-    weights: str = "crowd_counter",
-    tile: int = 1024,
+    weights: Weights = "crowd_counter",
+    tile: Pixels = 1024,
 ) -> int:
     """Count the people on photos, one line each.
 

@@ -2,10 +2,9 @@
 
 import json as json_format
 from math import isnan
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from acda.cli.restore import Out
+from acda.cli.arguments import OnePhoto, Out, Weights, arg
 from acda.insight.draw import draw_look, map_place, photo_place
 from acda.insight.subject import find_subject
 from acda.insight.subject import look as look_at
@@ -17,12 +16,12 @@ from acda.support.names import unknown
 
 
 def look(
-    photo: Path,
+    photo: OnePhoto,
     /,
     out: Out = None,
-    model: str = "denoiser",
-    layer: str | None = None,
-    at: tuple[str, ...] = (),
+    model: Weights = "denoiser",
+    layer: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(optional)")] = None,
+    at: Annotated[tuple[str, ...], arg(metavar="X,Y [X,Y ...]", help_behavior_hint="(optional)")] = (),
     json: bool = False,
 ) -> None:
     """Draw the weight of each scale, the receptive fields, and the filters at chosen places, in one PNG.

@@ -4,12 +4,11 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import torch
-import tyro
 from torch import Tensor
 
+from acda.cli.arguments import Number, Out, Photos, Pixels, Weights
 from acda.photos.batch import Places, are_several, each_photo, find_photos, output_path, real
 from acda.photos.files import (
     Photo,
@@ -30,16 +29,15 @@ from acda.support.lines import complain, printable
 
 # How people call what a file tells about a photo.
 ABOUT = {"exif": "EXIF", "icc_profile": "colour profile"}
-Out = Annotated[Path | None, tyro.conf.arg(aliases=("-o",))]
 
 
 def restore(
-    photos: tuple[str, ...],
+    photos: Photos,
     /,
-    weights: str,
+    weights: Weights,
     out: Out = None,
-    strength: float = 1.0,
-    tile: int = 1024,
+    strength: Number = 1.0,
+    tile: Pixels = 1024,
     overwrite: bool = False,
 ) -> int:
     """Apply a trained restorer to photos as they are, and write the results beside them, marked `restored`.

@@ -8,6 +8,7 @@ from pathlib import Path
 from acda.photos.files import FORMATS
 from acda.photos.image_files import images_in
 from acda.support.lines import complain
+from acda.support.names import Missing
 
 
 def find_photos(names: Iterable[str], mark: str) -> list[Path]:
@@ -26,7 +27,7 @@ def find_photos(names: Iterable[str], mark: str) -> list[Path]:
         except OSError:
             found.append(Path(name))
     if not found:
-        raise ValueError("which photos? Give files, folders or patterns.")
+        raise Missing("which photos? Give files, folders or patterns.")
     return list(dict.fromkeys(found))
 
 

