@@ -81,6 +81,7 @@ def server_of(app: Any) -> uvicorn.Server:
         app,
         http=Bounded,
         ws="none",
+        lifespan="off",  # a second Ctrl-C would end it with a traceback
         log_level="error",  # what strangers send is no news
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
