@@ -22,7 +22,7 @@ PATHS = [
     *("/api/place/x?layer=0&x=nan&y=inf", "/api/place/x?layer=0&x=1e999&y=1&out=99999999999999999999&into=-1"),
     *("/openapi.json", "/docs", "http://elsewhere.example/", "*", "/%ff%fe", "/" + "a" * 5000, "/?" + "a=b&" * 3000),
 ]
-METHODS = ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "NONSENSE", "get"]
+METHODS = [*["GET", "POST"] * 5, "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "NONSENSE", "get"]
 HEADERS = [
     *("Host: 127.0.0.1", "Host: elsewhere.example", "Host:", "Host: 127.0.0.1\r\nHost: other", "Content-Length: 5"),
     *(

@@ -121,8 +121,8 @@ def is_read(path: Path) -> bool:
     try:
         photo = read_photo(path)
     except ValueError as error:
-        assert path.name in str(error), f"the error does not name the file: {error}"
-        assert "Traceback" not in str(error)
+        if path.name not in str(error):
+            raise AssertionError(f"the error does not name the file: {error}") from error
         return False
     assert photo.pixels.dtype == torch.uint8
     assert photo.pixels.ndim == 4
