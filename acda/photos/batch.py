@@ -98,6 +98,8 @@ class Places:
     def take(self, to: Path, photo: Path) -> None:
         """Refuse a place that is not free for this photo's result; otherwise it is taken."""
         place = real(to)
+        if place.is_symlink():  # where links lead in a circle, there is no file behind them
+            raise ValueError(f"{to} is a link that leads back to itself. Give another place.")
         if place in self.photos and not (self.overwrite and place == real(photo)):
             raise ValueError(
                 f"the result for {photo} would be written over {to}, one of the photos themselves. Give another place "

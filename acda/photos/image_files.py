@@ -1,6 +1,7 @@
 """Reading pictures: whatever mode and depth, to three channels of eight bits; what cannot be read is named."""
 
 import errno
+import logging
 import stat
 import warnings
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ import numpy as np
 
 from acda.photos.libtiff import messages_kept
 from acda.support.extras import need
+
+# Pillow logs an error before it raises one. Where no logging is set up, Python prints that, without the file's name.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 # Phones' photos that Pillow does not read by itself: found in folders like others, so that none is left out unsaid.
 PHONES = {".heic", ".heif"}

@@ -87,6 +87,11 @@ def test_links_to_photos_are_photos(tmp_path):
         Places([tmp_path / "a.png"]).take(tmp_path / "b.png", tmp_path / "c.png")
 
 
+def test_a_result_does_not_go_where_links_lead_in_a_circle(folder):
+    with pytest.raises(ValueError, match=r"loop.png is a link that leads back to itself. Give another place."):
+        Places([folder / "a.png"]).take(folder / "loop.png", folder / "a.png")
+
+
 def test_a_name_does_not_speak_to_the_terminal(tmp_path):
     """The whole command, for its output and its errors: escape codes, line ends and bytes that are no UTF-8."""
     evil = "\x1b[2J\nacda: done\u202e"
