@@ -11,7 +11,7 @@ from acda.bases import fourier_bessel, multiscale_fourier_bessel
 from acda.convert import convert
 from acda.decompose import decompose_filters
 from acda.layers import AdaptiveConv2d, AtomGenerator, ConversionWarning, fx_leaf_modules
-from acda.models import create_model
+from acda.models import create_model, list_models
 from acda.photos.weights import load
 
 __version__ = "0.1.0"
@@ -29,6 +29,7 @@ __all__ = [
     "fx_leaf_modules",
     "insight",
     "layers",
+    "list_models",
     "load",
     "models",
     "multiscale_fourier_bessel",

@@ -6,7 +6,8 @@ import os
 import sys
 
 from acda.support.extras import need
-from acda.support.names import unknown
+from acda.support.lines import complain
+from acda.support.names import Missing, unknown
 
 VERBS = {
     "demo": "train the paper's toy pattern detector, an ordinary convolution beside an adaptive one",
@@ -24,6 +25,18 @@ VERBS = {
     "info": "what this installation can do: versions, threads, vector instructions, backends",
 }
 
+# What a verb cannot do without.
+NEEDED = {
+    "train": "RECIPE",
+    "evaluate": "RUN --data DIR",
+    "count": "PHOTO [PHOTO ...]",
+    "upscale": "PHOTO [PHOTO ...]",
+    "denoise": "PHOTO [PHOTO ...]",
+    "restore": "PHOTO [PHOTO ...] --weights FILE",
+    "look": "PHOTO",
+    "cost": "MODEL",
+}
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run `acda VERB …`; returns the exit status."""
@@ -38,12 +51,15 @@ def main(argv: list[str] | None = None) -> int:
         print(f"acda {__version__}")
         return 0
     if verb not in VERBS:
-        print(f"acda: {unknown('verb', verb, VERBS)}", file=sys.stderr)
+        complain("", unknown("verb", verb, VERBS))
+        return 2
+    if not rest and verb in NEEDED:
+        print(f"usage: acda {verb} {NEEDED[verb]} [options]\n\nacda {verb} --help tells more.", file=sys.stderr)
         return 2
     options = [part.partition("=")[0] for part in rest if part.startswith("--")]
     twice = next((option for option in options if options.count(option) > 1), None)
     if twice is not None:  # the last would win, silently
-        print(f"acda {verb}: {twice} is given twice. Give its values together.", file=sys.stderr)
+        complain(verb, f"{twice} is given twice. Give its values together.")
         return 2
     try:
         tyro = need("tyro", "cli")
@@ -54,11 +70,14 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # `acda recipes | head`: nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Missing as error:
+        complain(verb, error)
+        return 2
     except (ValueError, TypeError, OSError, ImportError) as error:
-        print(f"acda {verb}: {error}", file=sys.stderr)
+        complain(verb, error)
         return 1
     except KeyboardInterrupt:
-        print(f"acda {verb}: stopped.", file=sys.stderr)
+        complain(verb, "stopped.")
         return 130
 
 

@@ -7,6 +7,7 @@ import torch
 
 from acda import bench as measuring
 from acda.backends import native
+from acda.cli.arguments import Count, Folder, Number
 from acda.support.drawing import GREEN, GREY, INDIGO, new_figure, save
 from acda.support.environment import write_results
 from acda.support.extras import need
@@ -14,7 +15,7 @@ from acda.support.extras import need
 LABELS = {"conv": "Conv2d", "unfold": "unfold", "reference": "acda, plain torch", "native": "acda, native"}
 
 
-def bench(out: Path = Path("bench"), threads: int = 2, seconds: float = 4.0, quick: bool = False) -> None:
+def bench(out: Folder = Path("bench"), threads: Count = 2, seconds: Number = 4.0, quick: bool = False) -> None:
     """Measure one layer side by side: Conv2d of the same size, the unfold way, the reference and the native kernel.
 
     Forward and training, as ratios to Conv2d, with the peak memory of a fresh process each. Run it on an idle machine.

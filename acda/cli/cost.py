@@ -1,28 +1,33 @@
 """acda cost: what a network costs, whole or layer by layer."""
 
-from typing import Any
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
 
 import torch
 from torch import nn
 
 from acda import cost as counting
+from acda.cli.arguments import Count, arg
 from acda.models import MODELS, create_model
 from acda.support.names import unknown
 
 
 def cost(
-    model: str,
+    model: Annotated[str, arg(metavar="MODEL")],
     /,
-    input: str = "3,224,224",
-    batch: int = 1,
-    num_classes: int | None = None,
+    input: Annotated[str, arg(metavar="C,H,W")] = "3,224,224",
+    batch: Count = 1,
+    num_classes: Annotated[int | None, arg(metavar="N", help_behavior_hint="(optional)")] = None,
     layers: bool = False,
     time: bool = False,
 ) -> None:
     """Print parameters, multiply-adds and the memory that training keeps; nothing is computed but with --time.
 
     Args:
-        model: one of acda's networks, or of timm's where it is installed.
+        model: one of acda's networks, or of timm's where it is installed; or module:name, a network of your own or a
+            function that makes one, looked for in the current folder too.
         input: channels, height and width.
         batch: images at a time.
         num_classes: outputs of the last layer; the network's own number unless given.
@@ -36,7 +41,7 @@ def cost(
     try:
         counted = counting.count(network, shape)
     except RuntimeError as error:
-        raise ValueError(f"{model} does not take an input of {input}: {error}") from error
+        raise ValueError(f"{model} does not take an input of {input}: {str(error).splitlines()[0]}") from error
     print(f"{model}, input {' × '.join(map(str, shape))}\n")
     print(f"{'':<34} {'kind':<20} {'parameters':>12} {'multiply-adds':>16} {'kept to train':>14}")
     rows = [("whole network", counted)]
@@ -52,9 +57,11 @@ def cost(
 
 
 def find_model(name: str, **options: Any) -> nn.Module:
-    """One of acda's networks, or of timm's."""
+    """One of acda's networks, of timm's, or one to import."""
     if name in MODELS:
         return create_model(name, **options)
+    if ":" in name:
+        return import_model(name, **options)
     try:
         import timm
     except ImportError:
@@ -62,6 +69,28 @@ def find_model(name: str, **options: Any) -> nn.Module:
     if not timm.is_model(name):
         raise unknown("model", name, [*MODELS, *timm.list_models()], f"acda has: {', '.join(MODELS)}.")
     return timm.create_model(name, pretrained=False, **options)
+
+
+def import_model(name: str, **options: Any) -> nn.Module:
+    """The network that `module:name` means: an nn.Module, or what is called without arguments and returns one."""
+    place, _, attribute = name.partition(":")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(place)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+        made = found if isinstance(found, nn.Module) or not callable(found) else found(**options)
+    except (Exception, SystemExit) as error:  # a stranger's code may raise anything
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(
+            f"{name} cannot be made ({what}). It needs to be module:function or module:network."
+        ) from error
+    finally:
+        sys.path.remove(here)
+    if not isinstance(made, nn.Module):
+        raise ValueError(f"{name} needs to be a torch.nn.Module or to return one; got {type(made).__name__}.")
+    return made
 
 
 def _is_a_layer(name: str, counted: counting.Cost) -> bool:

@@ -4,21 +4,23 @@ import json as json_format
 from pathlib import Path
 from typing import Any
 
-from acda.cli.restore import Out
+from acda.cli.arguments import Out, Photos, Pixels, Weights
 from acda.models import CrowdCounter
-from acda.photos.files import FORMATS, Photo, Places, are_several, each_photo, find_photos, read_photo, revealed
+from acda.photos.batch import Places, are_several, each_photo, find_photos
+from acda.photos.files import FORMATS, Photo, read_photo, revealed
 from acda.photos.tiles import apply_in_tiles
 from acda.photos.weights import Trained, load
 from acda.support.drawing import new_figure, save
+from acda.support.lines import printable
 
 
 def count(
-    photos: tuple[str, ...],
+    photos: Photos,
     /,
     json: bool = False,
     out: Out = None,
-    weights: str = "crowd_counter",
-    tile: int = 1024,
+    weights: Weights = "crowd_counter",
+    tile: Pixels = 1024,
 ) -> int:
     """Count the people on photos, one line each.
 
@@ -44,7 +46,7 @@ def count(
         number = max(0.0, float(density.sum()))  # an empty square may sum to a little less
         results.append({"file": str(path), "count": round(number, 1)})
         if not json:
-            print(f"{number:8.0f}  {path}", flush=True)
+            print(f"{number:8.0f}  {printable(path)}", flush=True)
         if out is not None:
             to = out if one_file else out / f"{path.stem}_count.png"
             places.take(to, path)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from acda.cli.arguments import Count, Folder
 from acda.layers import AdaptiveConv2d
 from acda.support.drawing import new_figure, save
 from acda.support.environment import describe
@@ -19,7 +20,7 @@ SHIFT = 20
 LABELS = {"conv": "Conv2d 7×7", "acda": "ACDA 7×7"}
 
 
-def demo(seed: int = 0, out: Path = Path("demo"), steps: int = 1500) -> None:
+def demo(seed: Count = 0, out: Folder = Path("demo"), steps: Count = 1500) -> None:
     """Train one 7×7 convolution and one adaptive 7×7 convolution to find 25 patterns in one noisy image.
 
     Both see the same image and the same SGD (learning rate 0.01, momentum 0.9, mean square error), and are then

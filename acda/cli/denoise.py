@@ -1,16 +1,17 @@
 """acda denoise: photos with less noise."""
 
-from acda.cli.restore import Out, check_settings, load_restorer, restored_photo, write_each
+from acda.cli.arguments import Number, Out, Photos, Pixels, Weights
+from acda.cli.restore import check_settings, load_restorer, restored_photo, write_each
 from acda.photos.files import Photo
 
 
 def denoise(
-    photos: tuple[str, ...],
+    photos: Photos,
     /,
     out: Out = None,
-    strength: float = 1.0,
-    weights: str = "denoiser",
-    tile: int = 1024,
+    strength: Number = 1.0,
+    weights: Weights = "denoiser",
+    tile: Pixels = 1024,
     overwrite: bool = False,
 ) -> int:
     """Take the noise out of photos, and write them beside the originals, marked `denoised`.

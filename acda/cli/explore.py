@@ -4,20 +4,20 @@ import socket
 import threading
 import webbrowser
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from acda.support.extras import need
+from acda.cli.arguments import Weights, arg
 
 # Every address of the machine.
 EVERYWHERE = ("0.0.0.0", "::")
 
 
 def explore(
-    photo: Path | None = None,
+    photo: Annotated[Path | None, arg(metavar="[PHOTO]", help_behavior_hint="(optional)")] = None,
     /,
-    model: str = "denoiser",
-    port: int = 8017,
-    host: str = "127.0.0.1",
+    model: Weights = "denoiser",
+    port: Annotated[int, arg(metavar="PORT")] = 8017,
+    host: Annotated[str, arg(metavar="ADDRESS")] = "127.0.0.1",
     browser: bool = True,
 ) -> None:
     """Open a page that shows, live, the filter of the place under the pointer. Ctrl-C ends it.
@@ -33,8 +33,8 @@ def explore(
         raise ValueError(f"--port needs to be from 0 to 65535; got {port}.")
     family, place = _place(host, port)
     from acda.insight.server import create_app
+    from acda.insight.serving import server_of
 
-    uvicorn = need("uvicorn", "explore")
     # asyncio answers without delay only on sockets that say that they are TCP's.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -50,8 +50,7 @@ def explore(
         print(f"{address}  (Ctrl-C ends it)", flush=True)
         if browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-        server.run(sockets=[listener])
+        server_of(app).run(sockets=[listener])
 
 
 def _place(host: str, port: int) -> tuple[int, Any]:

@@ -2,25 +2,26 @@
 
 import json as json_format
 from math import isnan
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from acda.cli.restore import Out
+from acda.cli.arguments import OnePhoto, Out, Weights, arg
 from acda.insight.draw import draw_look, map_place, photo_place
 from acda.insight.subject import find_subject
 from acda.insight.subject import look as look_at
 from acda.insight.view import LayerView
-from acda.photos.files import output_path, read_photo, revealed
+from acda.photos.batch import output_path
+from acda.photos.files import read_photo, revealed
+from acda.support.lines import printable
 from acda.support.names import unknown
 
 
 def look(
-    photo: Path,
+    photo: OnePhoto,
     /,
     out: Out = None,
-    model: str = "denoiser",
-    layer: str | None = None,
-    at: tuple[str, ...] = (),
+    model: Weights = "denoiser",
+    layer: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(optional)")] = None,
+    at: Annotated[tuple[str, ...], arg(metavar="X,Y [X,Y ...]", help_behavior_hint="(optional)")] = (),
     json: bool = False,
 ) -> None:
     """Draw the weight of each scale, the receptive fields, and the filters at chosen places, in one PNG.
@@ -57,7 +58,7 @@ def look(
     if to.exists() and to.samefile(photo):
         raise ValueError(f"{to} is the photo itself. Give another -o.")
     draw_look(seen.photo, view, places, to)
-    print(to)
+    print(printable(to))
 
 
 def _point(text: str, size: Any) -> tuple[float, float]:

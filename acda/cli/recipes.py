@@ -2,11 +2,13 @@
 
 import dataclasses
 import inspect
+from typing import Annotated
 
+from acda.cli.arguments import arg
 from acda.training.recipes import RECIPES, find_recipe
 
 
-def recipes(name: str | None = None, /) -> None:
+def recipes(name: Annotated[str | None, arg(metavar="[RECIPE]", help_behavior_hint="(optional)")] = None, /) -> None:
     """List the recipes, one line each, or show one.
 
     Args:

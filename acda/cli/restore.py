@@ -4,21 +4,18 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import torch
-import tyro
 from torch import Tensor
 
+from acda.cli.arguments import Number, Out, Photos, Pixels, Weights
+from acda.photos.batch import Places, are_several, each_photo, find_photos, output_path, real
 from acda.photos.files import (
     Photo,
-    Places,
-    are_several,
-    each_photo,
+    colourless,
     eight_bits,
-    find_photos,
     format_for,
-    output_path,
+    has_colours,
     read_photo,
     revealed,
     without_room,
@@ -28,19 +25,19 @@ from acda.photos.tiles import Tile, in_tiles
 from acda.photos.weights import Trained, load
 from acda.support.extras import need
 from acda.support.files import check_room
+from acda.support.lines import complain, printable
 
 # How people call what a file tells about a photo.
 ABOUT = {"exif": "EXIF", "icc_profile": "colour profile"}
-Out = Annotated[Path | None, tyro.conf.arg(aliases=("-o",))]
 
 
 def restore(
-    photos: tuple[str, ...],
+    photos: Photos,
     /,
-    weights: str,
+    weights: Weights,
     out: Out = None,
-    strength: float = 1.0,
-    tile: int = 1024,
+    strength: Number = 1.0,
+    tile: Pixels = 1024,
     overwrite: bool = False,
 ) -> int:
     """Apply a trained restorer to photos as they are, and write the results beside them, marked `restored`.
@@ -85,17 +82,17 @@ def write_each(
         photo = read_photo(path)
         places.take(to, path)
         # What cannot be done is said before hours of work, not after.
-        if photo.lost and to.resolve() == path.resolve():
+        if photo.lost and real(to) == real(path):
             raise ValueError(f"{path} has {photo.lost}: that would be lost. Give an --out.")
         if photo.lost:
-            print(f"acda {verb}: {path} has {photo.lost}.", file=sys.stderr)
+            complain(verb, f"{path} has {photo.lost}.")
         kind = format_for(to, *size_after(times, photo.pixels))
         check_room(to)
         if missing := without_room(photo, kind):
             names = " and ".join(ABOUT[name] for name in sorted(missing))
-            print(f"acda {verb}: {kind} has no room for the {names} of {path}; {to} is without.", file=sys.stderr)
+            complain(verb, f"{kind} has no room for the {names} of {path}; {to} is without.")
         write_photo(work(photo, path.name), to)
-        print(to, flush=True)
+        print(printable(to), flush=True)
 
     return each_photo(verb, paths, one)
 
@@ -121,8 +118,14 @@ def load_restorer(weights: str) -> Trained:
 
 
 def restored_photo(trained: Trained, photo: Photo, tile: int, name: str, strength: float) -> Photo:
-    """The photo restored where it can be seen; colours that its transparency hides stay, and have no part in it."""
-    pixels = restored(trained, revealed(photo), tile, name, strength)
+    """The photo restored where it can be seen; colours that its transparency hides stay, and have no part in it.
+
+    A network may treat the channels differently: where a photo has no colours, neither has the result.
+    """
+    seen = revealed(photo)
+    pixels = restored(trained, seen, tile, name, strength)
+    if not has_colours(seen):
+        pixels = colourless(pixels)
     if photo.alpha is not None:
         pixels = torch.where(photo.alpha > 0, pixels, photo.pixels)
     return replace(photo, pixels=pixels)
@@ -137,7 +140,9 @@ def restored(trained: Trained, pixels: Tensor, tile: int, name: str = "", streng
 
     def bar(tiles: list[Tile]) -> Iterable[Tile]:
         progress = need("tqdm", "photos").tqdm
-        shown: Iterable[Tile] = progress(tiles, desc=name, unit="tile", disable=not sys.stderr.isatty(), leave=False)
+        shown: Iterable[Tile] = progress(
+            tiles, desc=printable(name), unit="tile", disable=not sys.stderr.isatty(), leave=False
+        )
         return shown
 
     result = torch.empty_like(pixels)

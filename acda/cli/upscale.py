@@ -1,19 +1,22 @@
 """acda upscale: larger photos, sharpened by a network that has seen real lenses."""
 
-from acda.cli.restore import Out, check_settings, load_restorer, restored_photo, size_after, write_each
+from typing import Annotated
+
+from acda.cli.arguments import Number, Out, Photos, Pixels, Weights, arg
+from acda.cli.restore import check_settings, load_restorer, restored_photo, size_after, write_each
 from acda.photos.files import Photo, resized_photo
 
 LARGEST = 8.0
 
 
 def upscale(
-    photos: tuple[str, ...],
+    photos: Photos,
     /,
     out: Out = None,
-    scale: float | None = None,
-    strength: float = 1.0,
-    weights: str = "super_resolver",
-    tile: int = 1024,
+    scale: Annotated[float | None, arg(metavar="X", help_behavior_hint="(optional)")] = None,
+    strength: Number = 1.0,
+    weights: Weights = "super_resolver",
+    tile: Pixels = 1024,
     overwrite: bool = False,
 ) -> int:
     """Enlarge photos, and write them beside the originals, marked with the scale: bicubic first, then the network.

@@ -1,6 +1,7 @@
 """The paper's networks, and those that it compares them with, by name."""
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import nn
@@ -29,6 +30,15 @@ def create_model(name: str, **options: Any) -> nn.Module:
     return MODELS[name](**options)
 
 
+def list_models(pattern: str = "*") -> list[str]:
+    """The names that create_model knows, sorted; those that match a pattern with * and ?, where one is given.
+
+    >>> list_models("lenet*")
+    ['lenet', 'lenet_acda', 'lenet_wide']
+    """
+    return sorted(name for name in MODELS if fnmatchcase(name, pattern))
+
+
 __all__ = [
     "CLASSIFIERS",
     "MODELS",
@@ -40,4 +50,5 @@ __all__ = [
     "Restorer",
     "VariationalDenoiser",
     "create_model",
+    "list_models",
 ]

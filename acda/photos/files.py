@@ -1,9 +1,6 @@
-"""People's own photos: found by file, folder or pattern, read upright, written whole with colour profile and EXIF."""
+"""People's own photos: read upright, written whole with colour profile and EXIF."""
 
-import glob
 import io
-import sys
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +11,7 @@ import torch
 from scipy import ndimage
 from torch import Tensor
 
-from acda.photos.image_files import Upright, images_in, named, open_upright
+from acda.photos.image_files import Upright, named, open_upright
 from acda.support.extras import need
 from acda.support.files import written_whole
 
@@ -39,67 +36,14 @@ UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 @dataclass(frozen=True)
 class Photo:
     """pixels: (1, 3, H, W) of eight bits    alpha: (1, 1, H, W), or None    about: colour profile and EXIF, as Pillow
-    writes them    lost: what its file has and this has not, for people to read"""
+    writes them    lost: what its file has and this has not, for people to read    is_grey: whether it is written
+    without colours, as its file is"""
 
     pixels: Tensor
     alpha: Tensor | None
     about: dict[str, bytes]
     lost: str = ""
-
-
-def find_photos(names: Iterable[str], mark: str) -> list[Path]:
-    """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match.
-
-    mark: of results, which are no photos where folders and patterns find them beside their originals; what is named
-    itself is one, and so is not written over. What is not there, or empty, or not to be looked at, is told when it is
-    its turn, and the others go on.
-    """
-    found: list[Path] = []
-    for name in names:
-        if not name:
-            raise ValueError("the name of a photo is empty. Is it a variable of the shell that is not set?")
-        try:
-            found += _meant_by(name, mark) or [Path(name)]
-        except OSError:
-            found.append(Path(name))
-    if not found:
-        raise ValueError("which photos? Give files, folders or patterns.")
-    return list(dict.fromkeys(found))
-
-
-def _meant_by(name: str, mark: str) -> list[Path]:
-    path = Path(name)
-    if path.is_dir():
-        return _originals(images_in(path), mark)
-    if path.exists() or not glob.has_magic(name):
-        return [path]
-    matches = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207  any place
-    return _originals([match for match in matches if not match.is_dir()], mark)
-
-
-def _originals(photos: list[Path], mark: str) -> list[Path]:
-    """Without those that are named as results of others."""
-    results = {(photo.parent, f"{photo.stem}_{mark}") for photo in photos}
-    return [photo for photo in photos if (photo.parent, photo.stem) not in results]
-
-
-def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -> int:
-    """Do the work for every photo; one that cannot be done is told in a line, and the others go on.
-
-    Returns the exit status: 1 where there was such a one.
-    """
-    status = 0
-    for path in paths:
-        try:
-            work(path)
-        except BrokenPipeError:
-            raise  # nobody reads on
-        except Exception as error:  # whatever it is, the other photos can do nothing about it
-            what = str(error) or type(error).__name__
-            named = what if path.name in what else f"{path}: {what}"
-            print(f"acda {verb}: {named}", file=sys.stderr, flush=True)
-            status = 1
-    return status
+    is_grey: bool = False
 
 
 def read_photo(path: Path) -> Photo:
@@ -109,7 +53,8 @@ def read_photo(path: Path) -> Photo:
 
 def _photo(file: Upright) -> Photo:
     about: dict[str, bytes] = {}
-    if file.profile[16:20] == b"RGB ":  # another one is not of the pixels that are written
+    # Another one is not of the pixels that are written. Greyscale files often have the profile of RGB.
+    if file.profile[16:20] in ({b"RGB ", b"GRAY"} if file.is_grey else {b"RGB "}):
         about["icc_profile"] = file.profile
     if file.exif:
         with suppress(Exception):  # what the maker of a camera wrote there cannot always be written again
@@ -120,9 +65,10 @@ def _photo(file: Upright) -> Photo:
         "more than eight bits a channel, of which the result has eight": file.deeper,
         "the colours of a printer (CMYK), for which the result has RGB": file.mode == "CMYK",
         "a profile of other colours than RGB, which the result has not": file.profile and "icc_profile" not in about,
+        f"damage ({file.damage.rstrip('.')}), which the result shows": file.damage,
     }
     told = " and ".join(what for what, is_lost in lost.items() if is_lost)
-    return Photo(_tensor(np.array(file.image)), alpha, about, told)
+    return Photo(_tensor(np.array(file.image)), alpha, about, told, file.is_grey)
 
 
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
@@ -196,10 +142,24 @@ def without_room(photo: Photo, kind: str) -> set[str]:
     return {name for name, value in photo.about.items() if len(value) > most.get(name, len(value))}
 
 
+def colourless(pixels: Tensor) -> Tensor:
+    """The same pixels, (1, 3, H, W) of eight bits, with the mean of the three channels in each of them.
+
+    What a network makes of equal channels are three estimates of the same grey, and the mean trusts them alike. Luma
+    would follow green, in which the packaged denoiser leaves the most noise.
+    """
+    return pixels.float().mean(1, keepdim=True).round().to(torch.uint8).expand_as(pixels)
+
+
+def has_colours(pixels: Tensor) -> bool:
+    """Whether the channels of (1, 3, H, W) differ anywhere."""
+    return not bool((pixels == pixels[:, :1]).all())
+
+
 def write_photo(photo: Photo, path: Path) -> None:
     """In the format of the file's name, whole or not at all; JPEG has no transparency, and gets it on white."""
     kind = format_for(path, *photo.pixels.shape[2:])
-    pixels = photo.pixels[0].permute(1, 2, 0).numpy()
+    pixels = (colourless(photo.pixels)[:, :1] if photo.is_grey else photo.pixels)[0].permute(1, 2, 0).numpy()
     if photo.alpha is not None:
         alpha = photo.alpha[0].permute(1, 2, 0).numpy()
         if kind in WITH_ALPHA:
@@ -211,45 +171,5 @@ def write_photo(photo: Photo, path: Path) -> None:
     options: dict[str, Any] = {"JPEG": {"quality": 95, "subsampling": 0}, "WEBP": {"quality": 95}}.get(kind, {})
     about = {name: photo.about[name] for name in photo.about.keys() - without_room(photo, kind)}
     with written_whole(path) as file:
-        need("PIL.Image", "photos").fromarray(pixels).save(file, format=kind, **options, **about)
-
-
-def are_several(names: list[str], found: list[Path]) -> bool:
-    """Whether results need a folder: for several photos, and for what is a folder or a pattern with but one."""
-    return len(found) > 1 or found != [Path(name) for name in names]
-
-
-def output_path(photo: Path, out: Path | None, mark: str, several: bool) -> Path:
-    """Where the result goes: beside the photo with a mark in its name, or to out, a folder where there are several."""
-    suffix = photo.suffix if photo.suffix.lower() in FORMATS else ".png"
-    if out is None:
-        return photo.with_name(f"{photo.stem}_{mark}{suffix}")
-    if several and out.suffix.lower() in FORMATS and not out.is_dir():
-        raise ValueError(f"results of several photos, or of a folder, need a folder; {out} would be a file.")
-    if several or out.is_dir() or not out.suffix:
-        return out / f"{photo.stem}{suffix}"
-    return out
-
-
-class Places:
-    """Files to which results go: none of the photos that were given, unless that is asked for, and none twice."""
-
-    def __init__(self, photos: Iterable[Path], overwrite: bool = False) -> None:
-        self.photos = {photo.resolve() for photo in photos}
-        self.overwrite = overwrite
-        self.taken: dict[Path, Path] = {}
-
-    def take(self, to: Path, photo: Path) -> None:
-        """Refuse a place that is not free for this photo's result; otherwise it is taken."""
-        place = to.resolve()
-        if place in self.photos and not (self.overwrite and place == photo.resolve()):
-            raise ValueError(
-                f"the result for {photo} would be written over {to}, one of the photos themselves. Give another place "
-                "for results, or --overwrite where a photo is to be replaced by its own."
-            )
-        first = self.taken.setdefault(place, photo)
-        if first != photo:
-            raise ValueError(
-                f"the result for {photo} would be written over that for {first}, which has the same name: {to}. "
-                "Give them separately, each with an output of its own."
-            )
+        channels = pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
+        need("PIL.Image", "photos").fromarray(channels).save(file, format=kind, **options, **about)

@@ -1,5 +1,8 @@
 """Reading pictures: whatever mode and depth, to three channels of eight bits; what cannot be read is named."""
 
+import errno
+import logging
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +12,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from acda.photos.libtiff import messages_kept
 from acda.support.extras import need
+
+# Pillow logs an error before it raises one. Where no logging is set up, Python prints that, without the file's name.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 # Phones' photos that Pillow does not read by itself: found in folders like others, so that none is left out unsaid.
 PHONES = {".heic", ".heif"}
@@ -29,6 +36,19 @@ ABOUT_THE_PHOTO = {
 EXIF, SIZES = 0x8769, (0xA002, 0xA003)
 # Modes of Pillow's whose last band is transparency.
 TRANSPARENT = {"RGBA", "LA", "PA", "RGBa", "La"}
+# Modes without colour.
+GREY = {"1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N", "I"}
+# Formats whose mode I is known to go from 0 to 65535. A TIFF's has 32 bits, or a sign, and any range.
+SIXTEEN_BITS = {"PNG", "PPM"}
+# TIFF's tag for the bits of a channel.
+BITS = 258
+# What may be there in place of a file, and would have to be waited for.
+NO_FILES = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 # What a complete file has near its end.
 ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 
@@ -49,13 +69,21 @@ def _eight_bits(image: Any) -> Any:
     """A decoded Pillow image with three channels of eight bits."""
     if image.mode.startswith("I"):
         grey = np.asarray(image, dtype=np.float64)
-        if grey.max(initial=0) > 65535:
-            raise ValueError("its pixels are whole numbers of more than 16 bits, of no known range")
-        scaled = np.clip(np.round(grey * (255 / 65535)), 0, 255).astype(np.uint8)
+        scaled = np.clip(np.round(grey * (255 / _largest(image))), 0, 255).astype(np.uint8)
         image = need("PIL.Image", "photos").fromarray(scaled)
     if image.mode == "F":
-        raise ValueError("its pixels are floating point numbers of no known range")
+        raise ValueError("its pixels are floating point numbers of no known range; convert it to 8 or 16 bits")
     return image.convert("RGB")
+
+
+def _largest(image: Any) -> int:
+    """What white is in a decoded Pillow image of whole numbers."""
+    if image.mode == "I" and image.format not in SIXTEEN_BITS:
+        raise ValueError(
+            "its pixels are whole numbers of 32 bits or with a sign, of no known range; convert it to 8 or 16 bits"
+        )
+    # Pillow does not scale the 12 bits of a TIFF to 16.
+    return 4095 if getattr(image, "tag_v2", {}).get(BITS) == (12,) else 65535
 
 
 @dataclass(frozen=True)
@@ -64,6 +92,7 @@ class Upright:
 
     profile: of its colours, b"" where there is none    exif: what is about the photo    pages: of its file
     deeper: whether the file has more than eight bits a channel    mode: Pillow's, before it became RGB
+    damage: what the decoder found wrong without giving up, or ""
     """
 
     image: Any
@@ -73,6 +102,12 @@ class Upright:
     pages: int
     deeper: bool
     mode: str
+    damage: str
+
+    @property
+    def is_grey(self) -> bool:
+        """Whether its file has no room for colours."""
+        return self.mode in GREY
 
 
 def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None) -> Upright:
@@ -81,7 +116,7 @@ def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[
     name: how errors call it, where that is not its path    formats: Pillow's, of which it may be
     """
     image_module = need("PIL.Image", "photos")
-    with named(name or path), image_module.open(path, formats=formats) as file:
+    with named(name or path) as messages, image_module.open(path, formats=formats) as file:
         # Pillow decodes more bits into eight, and says so only here.
         deeper = file.mode.startswith("I") or any(";16" in str(part) for part in file.tile)
         # A phone's MPO is a photo with its previews, not several.
@@ -103,7 +138,7 @@ def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[
     }
     if orientation in turns:
         image, alpha = (None if part is None else part.transpose(turns[orientation]) for part in (image, alpha))
-    return Upright(image, alpha, profile, exif, pages, deeper, mode)
+    return Upright(image, alpha, profile, exif, pages, deeper, mode, messages[0] if messages else "")
 
 
 def _exif(image: Any) -> Any:
@@ -162,18 +197,19 @@ def check_whole(path: Path) -> None:
 
 
 @contextmanager
-def named(path: Any, known: str = "that Pillow knows") -> Iterator[None]:
+def named(path: Any, known: str = "that Pillow knows") -> Iterator[list[str]]:
     """Whatever Pillow finds wrong, and it raises many things, becomes one error with the file's name.
 
-    known: which formats would have been
+    known: which formats would have been    yields: what libtiff reports, which may not end in an error
     """
     pillow, image_module = need("PIL", "photos"), need("PIL.Image", "photos")
+    messages: list[str] = []
+    if isinstance(path, Path):
+        _check_file(path)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), messages_kept() as messages:
             warnings.simplefilter("ignore")  # palettes with transparency, odd EXIF: none of it matters here
-            yield
-    except FileNotFoundError as error:
-        raise ValueError(f"there is no file {path}.") from error
+            yield messages
     except IsADirectoryError as error:
         raise ValueError(f"{path} is a folder{'' if images_in(path) else ' without photos'}, not a photo.") from error
     except image_module.DecompressionBombError as error:
@@ -186,14 +222,33 @@ def named(path: Any, known: str = "that Pillow knows") -> Iterator[None]:
             what += "; convert it to JPEG first"
         raise ValueError(f"{path} cannot be read as an image: {what}.") from error
     except Exception as error:
-        raise ValueError(f"{path} cannot be read as an image ({error}).") from error
+        # Pillow's own words about a TIFF are "decoder error -2".
+        what = messages[0] if messages else str(error) or type(error).__name__
+        raise ValueError(f"{path} cannot be read as an image ({what.rstrip('.')}).") from error
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what would be waited for without end, and links that lead nowhere."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError as error:
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link to {path.readlink()}, which does not exist.") from error
+        raise ValueError(f"there is no file {path}.") from error
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(f"{path} is a link that leads back to itself.") from error
+        raise ValueError(f"{path} cannot be read ({error.strerror}).") from error
+    if (kind := NO_FILES.get(stat.S_IFMT(mode))) is not None:
+        raise ValueError(f"{path} is {kind}, not a file. Save the photo to a file first.")
 
 
 def images_in(folder: Path) -> list[Path]:
     """The image files of a folder, in order; other files are not looked at.
 
-    Case of the suffix does not matter: Tiny-ImageNet's are .JPEG.
+    Case of the suffix does not matter: Tiny-ImageNet's are .JPEG. A link that leads nowhere is among them: whoever
+    reads it learns of it.
     """
     return sorted(
-        p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and p.is_file()
+        p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and not p.is_dir()
     )

@@ -4,6 +4,10 @@ import difflib
 from collections.abc import Iterable
 
 
+class Missing(ValueError):
+    """An argument was not given, and nothing can be done without it."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str], otherwise: str | None = None) -> ValueError:
     """The error for a name that is not among the known ones. otherwise: what to say where none of them is near.
 

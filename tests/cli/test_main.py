@@ -1,11 +1,14 @@
+import importlib
 import os
 import subprocess
 import sys
 
 import pytest
+import torch
 
-from acda import __version__
-from acda.cli import VERBS, main
+from acda import __version__, create_model
+from acda.cli import NEEDED, VERBS, main
+from acda.photos.weights import Trained
 
 
 def test_help_lists_every_verb(capsys):
@@ -47,3 +50,38 @@ def test_streams_that_are_closed_or_narrow_are_no_reason_to_fail(tmp_path):
     narrow = {**os.environ, "PYTHONIOENCODING": "latin-1:strict"}
     result = subprocess.run([sys.executable, "-c", command], env=narrow, capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "\\u5199\\u771f.png"
+
+
+@pytest.mark.parametrize("verb", NEEDED)
+def test_a_verb_that_needs_an_argument_shows_its_usage_and_fails(verb, capsys):
+    assert main([verb]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"usage: acda {verb} {NEEDED[verb]} ")
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"train"}))
+def test_usage_agrees_on_what_is_needed(verb, capsys):
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    text = capsys.readouterr().out
+    assert ("(required)" in text) == (verb in NEEDED)
+    if verb != "evaluate":
+        assert not any(word in text for word in (" STR", " PATH", "{None}", " INT", " FLOAT")), "metavars for people"
+
+
+@pytest.mark.parametrize("verb", ["count", "denoise", "restore", "upscale"])
+def test_options_are_no_photos(verb, capsys, monkeypatch):
+    module = importlib.import_module(f"acda.cli.{verb}")
+    monkeypatch.setattr(module, "load" if verb == "count" else "load_restorer", lambda weights: crowd())
+    assert main([verb, "--weights", "x"]) == 2
+    assert capsys.readouterr().err == f"acda {verb}: which photos? Give files, folders or patterns.\n"
+
+
+def crowd():
+    return Trained(create_model("crowd_counter_s"), torch.zeros(2, 3), {})
+
+
+def test_alone_it_prints_its_help(capsys):
+    assert main([]) == 0
+    assert "usage: acda VERB" in capsys.readouterr().out

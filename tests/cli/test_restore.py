@@ -11,7 +11,8 @@ from PIL.PngImagePlugin import PngInfo
 from acda import create_model
 from acda.cli import main
 from acda.cli.restore import load_restorer, restored
-from acda.photos.files import each_photo, eight_bits, read_photo, resized_photo
+from acda.photos.batch import each_photo
+from acda.photos.files import eight_bits, read_photo, resized_photo
 from acda.photos.tiles import apply_in_tiles
 from acda.photos.weights import find_weights, read_weights, write_weights
 
@@ -139,11 +140,51 @@ def test_sixteen_bits_become_eight_and_nothing_is_lost_unsaid(weights, tmp_path,
 def test_pixels_of_no_known_range_are_refused(weights, tmp_path, capsys):
     random = np.random.default_rng(0)
     Image.fromarray(random.random((30, 40)).astype(np.float32)).save(tmp_path / "f.tif")
-    Image.fromarray(random.integers(0, 2**30, (30, 40)).astype(np.int32)).save(tmp_path / "i.tif")
+    Image.fromarray(random.integers(0, 2**30, (30, 40)).astype(np.int32)).save(tmp_path / "large.tif")
+    Image.fromarray(random.integers(0, 256, (30, 40)).astype(np.int32)).save(tmp_path / "small.tif")
     assert main(["restore", str(tmp_path), "--weights", weights]) == 1
     errors = capsys.readouterr().err
-    assert "f.tif cannot be read as an image (its pixels are floating point numbers of no known range)" in errors
-    assert "i.tif cannot be read as an image (its pixels are whole numbers of more than 16 bits" in errors
+    assert "f.tif cannot be read as an image (its pixels are floating point numbers of no known range" in errors
+    for name in ("large.tif", "small.tif"):
+        assert f"{name} cannot be read as an image (its pixels are whole numbers of 32 bits" in errors
+    assert not list(tmp_path.glob("*_restored*")), "a black picture would be the result of small numbers"
+
+
+def test_a_photo_without_colours_comes_back_without(weights, tmp_path):
+    picture(channels=2).save(tmp_path / "grey.png")
+    for verb, mark in (("denoise", "denoised"), ("upscale", "x2")):
+        assert main([verb, str(tmp_path / "grey.png"), "--weights", weights]) == 0
+        with Image.open(tmp_path / f"grey_{mark}.png") as image:
+            assert image.mode == "LA"
+
+
+def test_a_greyscale_jpeg_stays_one(weights, tmp_path):
+    profile = b"\0" * 16 + b"GRAY" + b"\0" * 108
+    picture().convert("L").save(tmp_path / "a.jpg", icc_profile=profile)
+    assert main(["restore", str(tmp_path / "a.jpg"), "--weights", weights]) == 0
+    with Image.open(tmp_path / "a_restored.jpg") as image:
+        assert image.mode == "L"
+        assert image.info["icc_profile"] == profile
+
+
+def test_grey_kept_as_rgb_gets_no_colours_either(weights, tmp_path):
+    picture().convert("L").convert("RGB").save(tmp_path / "a.png")
+    assert main(["restore", str(tmp_path / "a.png"), "--weights", weights]) == 0
+    with Image.open(tmp_path / "a_restored.png") as image:
+        pixels = np.array(image, int)
+    assert pixels.shape == (44, 60, 3)
+    assert np.ptp(pixels, 2).max() == 0
+
+
+def test_twelve_bits_are_as_bright_as_sixteen(tmp_path):
+    """Pillow reads such a TIFF with the numbers as they are."""
+    white = struct.pack("<2sHI", b"II", 42, 8) + struct.pack("<H", 9)
+    entries = {256: 4, 257: 2, 258: 12, 259: 1, 262: 1, 273: 122, 277: 1, 278: 2, 279: 12}
+    white += b"".join(struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in entries.items()) + b"\0" * 4
+    (tmp_path / "a.tif").write_bytes(white + b"\xff" * 12)
+    photo = read_photo(tmp_path / "a.tif")
+    assert photo.is_grey
+    assert int(photo.pixels.min()) == 255
 
 
 def test_hidden_colours_do_not_show_at_the_edges_of_a_cut_out(weights, tmp_path):
@@ -345,7 +386,6 @@ def test_tiles_do_not_show(weights, tmp_path):
         (["upscale", "{photo}", "--weights", "nobody"], "there is no weights file 'nobody'"),
         (["restore", "{photo}", "--tile", "0", "--weights", "{weights}"], "--tile needs to be positive"),
         (["restore", "{photo}", "-o", "x.gif", "--weights", "{weights}"], "no suffix that photos are written with"),
-        (["restore", "--weights", "{weights}"], "which photos?"),
         (["restore", "{photo}", "b.png", "-o", "x.jpg", "--weights", "{weights}"], "x.jpg would be a file"),
         (["restore", "{photo}", "/nowhere/*.png", "--weights", "{weights}"], "there is no file /nowhere/*.png"),
         (["restore", "{photo}", "-o", "/proc/nowhere/a.png", "--weights", "{weights}"], "No such file or directory"),

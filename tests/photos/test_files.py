@@ -1,11 +1,13 @@
 """People's photos: what is found, what of a file reaches the result, and what does not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from acda.photos.files import Photo, find_photos, output_path, read_photo, revealed, write_photo
+from acda.photos.files import Photo, read_photo, revealed, write_photo
 
 
 def plain(path, colour=(200, 50, 50), **options):
@@ -63,23 +65,19 @@ def test_what_is_hidden_is_replaced_by_what_is_near(tmp_path):
         assert torch.equal(revealed(one), pixels), "where there is nothing near, or nothing hidden"
 
 
-def test_one_name_that_cannot_be_looked_at_is_left_for_its_turn(tmp_path):
-    photo, long = plain(tmp_path / "a.png"), "x" * 300 + ".png"
-    assert [str(path) for path in find_photos([long, str(photo)], "restored")] == [long, str(photo)]
-    with pytest.raises(ValueError, match="the name of a photo is empty"):
-        find_photos([str(photo), ""], "restored")
-
-
-def test_results_are_no_photos_unless_they_are_named(tmp_path):
-    photo, result = plain(tmp_path / "a.png"), plain(tmp_path / "a_restored.png")
-    (tmp_path / "folder.png").mkdir()
-    for name in (tmp_path, tmp_path / "*.png"):
-        assert find_photos([str(name)], "restored") == [photo]
-    assert find_photos([str(photo), str(result)], "restored") == [photo, result]
-
-
-def test_a_folder_of_one_photo_is_a_folder_all_the_same(tmp_path):
-    photo = tmp_path / "a.png"
-    assert output_path(photo, tmp_path / "out.v2", "restored", several=True) == tmp_path / "out.v2" / "a.png"
-    with pytest.raises(ValueError, match=r"or of a folder, need a folder; .*b.png would be a file"):
-        output_path(photo, tmp_path / "b.png", "restored", several=True)
+@pytest.mark.parametrize("mode", ["L", "LA", "1", "I;16"])
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".jpg", ".bmp"])
+def test_greyscale_in_greyscale_out(mode, suffix, tmp_path):
+    shades = np.arange(40 * 28, dtype=np.uint16).reshape(28, 40) % 256
+    image = Image.fromarray(shades * 257 if mode == "I;16" else shades.astype(np.uint8))
+    if mode in ("1", "LA"):
+        image = image.convert(mode)
+    image.save(tmp_path / "a.png")
+    photo = read_photo(tmp_path / "a.png")
+    # What a network does: channels that are no longer equal, and their mean is the photo.
+    apart = torch.stack([photo.pixels[0, 0].clamp(3, 252) + step for step in (-3, 0, 3)]).to(torch.uint8)[None]
+    write_photo(replace(photo, pixels=apart), tmp_path / f"b{suffix}")
+    with Image.open(tmp_path / f"b{suffix}") as result:
+        assert result.mode == ("LA" if mode == "LA" and suffix in (".png", ".tif") else "L")
+        if suffix != ".jpg":
+            assert np.array_equal(np.array(result.getchannel("L")), photo.pixels[0, 0].clamp(3, 252).numpy())

@@ -1,0 +1,16 @@
+"""Arguments that several verbs take, with names for people: PHOTO, DIR, and not STR, PATH."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+arg = tyro.conf.arg
+Photos = Annotated[tuple[str, ...], arg(metavar="PHOTO [PHOTO ...]", help_behavior_hint="(required)")]
+OnePhoto = Annotated[Path, arg(metavar="PHOTO")]
+Out = Annotated[Path | None, arg(metavar="FILE|DIR", aliases=("-o",), help_behavior_hint="(optional)")]
+Folder = Annotated[Path, arg(metavar="DIR")]
+Weights = Annotated[str, arg(metavar="NAME|FILE|DIR")]
+Number = Annotated[float, arg(metavar="X")]
+Pixels = Annotated[int, arg(metavar="PIXELS")]
+Count = Annotated[int, arg(metavar="N")]

@@ -1,0 +1,113 @@
+"""Many photos: which ones are meant, where their results go, and going on when one of them fails."""
+
+import glob
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from acda.photos.files import FORMATS
+from acda.photos.image_files import images_in
+from acda.support.lines import complain
+from acda.support.names import Missing
+
+
+def find_photos(names: Iterable[str], mark: str) -> list[Path]:
+    """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match.
+
+    mark: of results, which are no photos where folders and patterns find them beside their originals; what is named
+    itself is one, and so is not written over. What is not there, or empty, or not to be looked at, is told when it is
+    its turn, and the others go on.
+    """
+    found: list[Path] = []
+    for name in names:
+        if not name:
+            raise ValueError("the name of a photo is empty. Is it a variable of the shell that is not set?")
+        try:
+            found += _meant_by(name, mark) or [Path(name)]
+        except OSError:
+            found.append(Path(name))
+    if not found:
+        raise Missing("which photos? Give files, folders or patterns.")
+    return list(dict.fromkeys(found))
+
+
+def _meant_by(name: str, mark: str) -> list[Path]:
+    path = Path(name)
+    if path.is_dir():
+        return _originals(images_in(path), mark)
+    if path.exists() or not glob.has_magic(name):
+        return [path]
+    matches = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207  any place
+    return _originals([match for match in matches if not match.is_dir()], mark)
+
+
+def _originals(photos: list[Path], mark: str) -> list[Path]:
+    """Without those that are named as results of others."""
+    results = {(photo.parent, f"{photo.stem}_{mark}") for photo in photos}
+    return [photo for photo in photos if (photo.parent, photo.stem) not in results]
+
+
+def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -> int:
+    """Do the work for every photo; one that cannot be done is told in a line, and the others go on.
+
+    Returns the exit status: 1 where there was such a one.
+    """
+    status = 0
+    for path in paths:
+        try:
+            work(path)
+        except BrokenPipeError:
+            raise  # nobody reads on
+        except Exception as error:  # whatever it is, the other photos can do nothing about it
+            what = str(error) or type(error).__name__
+            complain(verb, what if path.name in what else f"{path}: {what}")
+            status = 1
+    return status
+
+
+def are_several(names: list[str], found: list[Path]) -> bool:
+    """Whether results need a folder: for several photos, and for what is a folder or a pattern with but one."""
+    return len(found) > 1 or found != [Path(name) for name in names]
+
+
+def output_path(photo: Path, out: Path | None, mark: str, several: bool) -> Path:
+    """Where the result goes: beside the photo with a mark in its name, or to out, a folder where there are several."""
+    suffix = photo.suffix if photo.suffix.lower() in FORMATS else ".png"
+    if out is None:
+        return photo.with_name(f"{photo.stem}_{mark}{suffix}")
+    if several and out.suffix.lower() in FORMATS and not out.is_dir():
+        raise ValueError(f"results of several photos, or of a folder, need a folder; {out} would be a file.")
+    if several or out.is_dir() or not out.suffix:
+        return out / f"{photo.stem}{suffix}"
+    return out
+
+
+def real(path: Path) -> Path:
+    """The file behind all links. Path.resolve() raises where links lead in a circle; this does not."""
+    return Path(os.path.realpath(path))
+
+
+class Places:
+    """Files to which results go: none of the photos that were given, unless that is asked for, and none twice."""
+
+    def __init__(self, photos: Iterable[Path], overwrite: bool = False) -> None:
+        self.photos = {real(photo) for photo in photos}
+        self.overwrite = overwrite
+        self.taken: dict[Path, Path] = {}
+
+    def take(self, to: Path, photo: Path) -> None:
+        """Refuse a place that is not free for this photo's result; otherwise it is taken."""
+        place = real(to)
+        if place.is_symlink():  # where links lead in a circle, there is no file behind them
+            raise ValueError(f"{to} is a link that leads back to itself. Give another place.")
+        if place in self.photos and not (self.overwrite and place == real(photo)):
+            raise ValueError(
+                f"the result for {photo} would be written over {to}, one of the photos themselves. Give another place "
+                "for results, or --overwrite where a photo is to be replaced by its own."
+            )
+        first = self.taken.setdefault(place, photo)
+        if first != photo:
+            raise ValueError(
+                f"the result for {photo} would be written over that for {first}, which has the same name: {to}. "
+                "Give them separately, each with an output of its own."
+            )

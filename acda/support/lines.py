@@ -1,0 +1,23 @@
+"""Lines for people: a file's name cannot move the cursor, change colours or begin a line of its own."""
+
+import sys
+import unicodedata
+
+# Control characters, formatting such as right-to-left overrides, halves of pairs (bytes that are no UTF-8), separators.
+UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def printable(text: object) -> str:
+    r"""The text on one line, with what a terminal would obey written as an escape.
+
+    >>> print(printable("a\x1b[31m\nb.jpg"))
+    a\x1b[31m\nb.jpg
+    >>> print(printable("写真 é.jpg"))
+    写真 é.jpg
+    """
+    return "".join(ascii(c)[1:-1] if unicodedata.category(c) in UNSAFE else c for c in str(text))
+
+
+def complain(verb: str, what: object) -> None:
+    """One line on standard error, with the verb that it comes from; "" where there is none."""
+    print(f"{' '.join(['acda', verb]).strip()}: {printable(what)}", file=sys.stderr, flush=True)
