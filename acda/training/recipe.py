@@ -2,12 +2,18 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-# Settings that are places on a machine.
+from acda.photos.weights import check_options
+from acda.training.settings import MOST_TEXT, check_range, check_types, read_object, shown
+
+# Settings that are paths.
 PATHS = ("data", "initial")
+# Sides of images and crops in pixels, at most.
+LARGEST_SIDE = 16384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +50,14 @@ class Recipe:
     """of the initial weights, the order of the images and their augmentation"""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "test_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} needs to be at least 1; got {getattr(self, name)}.")
-        if not 0 <= self.freeze_norm_at <= 1:
-            raise ValueError(f"freeze_norm_at needs to be from 0 to 1; got {self.freeze_norm_at}.")
+        check_types(self)
+        check_range(self, 1, 2**31, "epochs", "batch_size", "test_every")
+        check_range(self, 0, 1, "freeze_norm_at", "norm_momentum")
+        check_range(self, 0, math.inf, "weight_decay", "warmup_steps")
+        check_range(self, 0, 2**32 - 1, "seed")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate needs to be positive; got {self.learning_rate}.")
+        check_options(self.options)
 
     def to_json(self) -> str:
         """As text that from_json reads back."""
@@ -65,13 +72,16 @@ class Recipe:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The recipe that to_json wrote; anything else is refused."""
-        values: dict[str, Any] = json.loads(text)
+        values = read_object(text)
         if values.pop("task", None) != cls.__name__:
             raise ValueError(f"this is not a recipe of the task {cls.__name__}.")
         known = {field.name for field in dataclasses.fields(cls)}
         if set(values) - known:
             raise ValueError(f"the recipe has settings that this version does not know: {sorted(set(values) - known)}.")
-        paths = {name: Path(values[name]) for name in PATHS if values.get(name) is not None}
+        missing = {"model", "epochs"} - set(values)
+        if missing:
+            raise ValueError(f"the recipe lacks {' and '.join(sorted(missing))}.")
+        paths = {name: Path(values[name]) for name in PATHS if isinstance(values.get(name), str)}
         return cls(**{**values, **paths})
 
 
@@ -87,6 +97,12 @@ class Classification(Recipe):
     """part of the target that is spread over all classes"""
     dataset: Literal["CIFAR10", "CIFAR100"] | None = None
     """what --download fetches into the data folder"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, 1, LARGEST_SIDE, "image_size")
+        check_range(self, 0, 1024, "margin")
+        check_range(self, 0, 1, "label_smoothing")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +120,9 @@ class Counting(Recipe):
         super().__post_init__()
         if self.crop < 16 or self.crop % 16:
             raise ValueError(f"crop needs to be a multiple of 16; got {self.crop}.")
-        if not self.sigma > 0:
-            raise ValueError(f"sigma needs to be positive; got {self.sigma}.")
+        check_range(self, 16, LARGEST_SIDE, "crop")
+        if not 0 < self.sigma <= LARGEST_SIDE:
+            raise ValueError(f"sigma needs to be positive and at most {LARGEST_SIDE}; got {shown(self.sigma)}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,17 +144,27 @@ class Restoration(Recipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("crop", "crops"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} needs to be at least 1; got {getattr(self, name)}.")
-        if self.noise < 0:
-            raise ValueError(f"noise needs to be zero or more; got {self.noise}.")
+        check_range(self, 1, LARGEST_SIDE, "crop")
+        check_range(self, 1, 10**8, "crops")
+        check_range(self, 0, 100, "noise")
 
 
-def recipe_from_json(text: str) -> Recipe:
-    """The recipe of whatever task that to_json wrote."""
+def recipe_from_json(text: str, source: str) -> Recipe:
+    """The recipe of whatever task that to_json wrote. source: how errors call it, such as its file."""
     kinds: dict[str, type[Recipe]] = {kind.__name__: kind for kind in (Classification, Counting, Restoration)}
-    task = json.loads(text).get("task")
-    if task not in kinds:
-        raise ValueError(f"this is no recipe that this version knows: its task is {task!r}.")
-    return kinds[task].from_json(text)
+    try:
+        task = read_object(text).get("task")
+        if not isinstance(task, str) or task not in kinds:
+            raise ValueError(f"its task is {shown(task)}, and {', '.join(kinds)} are known")
+        return kinds[task].from_json(text)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{source} is not a recipe that can be used: {str(error).rstrip('.')}.") from error
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe in a file."""
+    try:
+        text = path.read_bytes()[: MOST_TEXT + 1].decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a recipe that can be used: it is not text.") from error
+    return recipe_from_json(text, str(path))

@@ -84,6 +84,8 @@ def read_image_sets(folder: Path, wanted: str | None = None) -> tuple[ImageSet, 
     kind = _cifar_in(folder, wanted)
     if kind is not None:
         return _cifar(folder, kind, train=True), _cifar(folder, kind, train=False)
+    if wanted is not None and not (folder / "train").is_dir():
+        raise ValueError(f"{_what_is_needed(folder)} --download fetches {wanted} into it.")
     train, test = find_splits(folder)
     return _read(train), _read(test, classes=tuple(train))
 
@@ -135,6 +137,8 @@ def _test_folder(folder: Path) -> Path:
 
 
 def _what_is_needed(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"there is no folder {folder.absolute()}. Give the folder of the dataset with --data DIR."
     return (
         f"{folder} needs the folders train and val (or test), with one folder a class in each, or torchvision's "
         f"CIFAR files ({', '.join(CIFAR)})."
