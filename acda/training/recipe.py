@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from acda.photos.weights import check_options
+from acda.support.arguments import Count, Folder, MaybeCount, MaybeFile, MaybeNumber, Name, NamedCounts, Number
 from acda.training.settings import MOST_TEXT, check_range, check_types, read_object, shown
 
 # Settings that are paths.
@@ -20,33 +21,33 @@ LARGEST_SIDE = 16384
 class Recipe:
     """What every recipe has; a task adds what it needs. A variant is dataclasses.replace(recipe, …)."""
 
-    model: str
+    model: Name
     """name of the network, as in acda.create_model"""
-    options: dict[str, int] = field(default_factory=dict)
+    options: NamedCounts = field(default_factory=dict)
     """arguments of the network: num_atoms 9; on the command line they join those that the recipe has"""
-    epochs: int
+    epochs: Count
     """passes over the training set"""
-    data: Path = Path("data")
+    data: Folder = Path("data")
     """folder of the dataset"""
-    batch_size: int = 128
+    batch_size: Count = 128
     """images a step, in each process"""
     optimiser: Literal["sgd", "adamw"] = "sgd"
     """SGD with Nesterov momentum 0.9, or AdamW"""
-    learning_rate: float = 0.05
+    learning_rate: Number = 0.05
     """at its highest: it rises over the warm-up, then falls along a cosine to zero"""
-    weight_decay: float = 5e-4
+    weight_decay: Number = 5e-4
     """on all parameters with more than one dimension"""
-    warmup_steps: int = 200
+    warmup_steps: Count = 200
     """steps until the learning rate is at its highest"""
     frozen_norm: bool = False
     """batch normalisation with its running statistics, in training too"""
-    freeze_norm_at: float = 1.0
+    freeze_norm_at: Number = 1.0
     """part of the steps after which it is so: the rest is trained as it will be tested"""
-    norm_momentum: float | None = None
+    norm_momentum: MaybeNumber = None
     """of the running statistics; the network's own unless given"""
-    test_every: int = 1
+    test_every: Count = 1
     """epochs from one test to the next, or the next fewer that meet the last epoch, which is always tested"""
-    seed: int = 0
+    seed: Count = 0
     """of the initial weights, the order of the images and their augmentation"""
 
     def __post_init__(self) -> None:
@@ -89,11 +90,11 @@ class Recipe:
 class Classification(Recipe):
     """Classify images: small ones of one size from memory, others from their files."""
 
-    image_size: int | None = None
+    image_size: MaybeCount = None
     """side to which images are cropped and resized as they are read from files; none: all in memory, as they are"""
-    margin: int = 4
+    margin: Count = 4
     """in memory: pixels by which training images are shifted at most, each way; 0 also leaves them unmirrored"""
-    label_smoothing: float = 0.0
+    label_smoothing: Number = 0.0
     """part of the target that is spread over all classes"""
     dataset: Literal["CIFAR10", "CIFAR100"] | None = None
     """what --download fetches into the data folder"""
@@ -109,11 +110,11 @@ class Classification(Recipe):
 class Counting(Recipe):
     """Count heads by their density: mean square error on crops, absolute errors on whole photos."""
 
-    crop: int = 256
+    crop: Count = 256
     """side of the training crops in pixels, a multiple of 16; photos that are smaller are extended"""
-    sigma: float = 8.0
+    sigma: Number = 8.0
     """spread of a head in the density map, in pixels of the photo"""
-    initial: Path | None = None
+    initial: MaybeFile = None
     """weights of a trained classifier of the same kind to begin with"""
 
     def __post_init__(self) -> None:
@@ -129,9 +130,9 @@ class Counting(Recipe):
 class Restoration(Recipe):
     """Restore photos, from pairs of a degraded and a clean one, or from clean ones with synthetic noise."""
 
-    crop: int = 96
+    crop: Count = 96
     """side of the training crops in pixels"""
-    crops: int = 4800
+    crops: Count = 4800
     """training crops an epoch, of all photos alike"""
     objective: Literal["mse", "relative_mse", "variational"] = "mse"
     """mean square error, the part of each crop's that is left, or VDNet's, for networks that also tell variances"""
@@ -139,7 +140,7 @@ class Restoration(Recipe):
     """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
     scale: Literal[2, 3, 4] | None = None
     """which of RealSR's scales; the ratio that the network is trained at"""
-    noise: float = 0.0
+    noise: Number = 0.0
     """for folders of clean photos: strength of the synthetic noise on them, the largest deviation as a part of white"""
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 
 from acda.photos.weights import Weights, fill, filled, open_weights, write_weights
+from acda.support.arguments import Count, MaybeCount, MaybeFolder
 from acda.support.extras import need
 from acda.training.callbacks import EpochBar, History, StopAfterSaving, Stopped, StopWhenDiverged
 from acda.training.checkpoints import CannotResume, WholeFiles, checkpoints
@@ -37,25 +38,25 @@ from pytorch_lightning.loggers import TensorBoardLogger  # noqa: E402
 class Run:
     """Where and on what a recipe is run: none of it decides the result."""
 
-    out: Path | None = None
+    out: MaybeFolder = None
     """folder of the run; runs/RECIPE unless given"""
     resume: bool = False
     """go on where the run in that folder stopped"""
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
     """what to compute on"""
-    devices: int = 1
+    devices: Count = 1
     """processes on this machine, one for each GPU, or for a share of the CPU"""
-    nodes: int = 1
+    nodes: Count = 1
     """machines, each started with the same command by torchrun or SLURM"""
     precision: Literal["32-true", "16-mixed", "bf16-mixed", "64-true"] = "32-true"
     """number format"""
     sync_batchnorm: bool = False
     """normalise over the batches of all processes together; GPUs only"""
-    threads: int | None = None
+    threads: MaybeCount = None
     """that each process may use on a CPU"""
     download: bool = False
     """fetch the dataset into the data folder where it is missing; CIFAR only"""
-    workers: int = 0
+    workers: Count = 0
     """processes that read images for each of them, where the images stay in their files"""
 
     def __post_init__(self) -> None:
@@ -73,6 +74,7 @@ class Run:
 def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     """Train as the recipe says, and return the last epoch's scores, which are in scores.json too."""
     folder = run.out or Path("runs", name)
+    _find_data(recipe, run.download)
     with held(folder, run.resume):
         if not run.resume:
             begin(folder, recipe)
@@ -126,6 +128,15 @@ def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | N
         write_weights(folder / "weights.safetensors", task.state_dict(), task.described())
         draw_curves(history.epochs, task.monitored, folder / "curves.png")
     return history.epochs[-1]
+
+
+def _find_data(recipe: Recipe, download: bool) -> None:
+    if download or recipe.data.is_dir():
+        return
+    dataset = getattr(recipe, "dataset", None)
+    fetched = f", or pass --download to fetch {dataset} into it" if dataset else ""
+    where = recipe.data.absolute()
+    raise ValueError(f"there is no folder {where}. Give the folder of the dataset with --data DIR{fetched}.")
 
 
 def task_of(recipe: Recipe, run: Run) -> Task:

@@ -137,8 +137,6 @@ def _test_folder(folder: Path) -> Path:
 
 
 def _what_is_needed(folder: Path) -> str:
-    if not folder.is_dir():
-        return f"there is no folder {folder.absolute()}. Give the folder of the dataset with --data DIR."
     return (
         f"{folder} needs the folders train and val (or test), with one folder a class in each, or torchvision's "
         f"CIFAR files ({', '.join(CIFAR)})."
