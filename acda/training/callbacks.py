@@ -138,7 +138,8 @@ class History(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_form(state, {"epochs": list(state["epochs"]), "seconds": 0.0}, "the history")
         for epoch in state["epochs"]:
-            check_form(epoch, {"epoch": 0, **{str(key): 0.0 for key in epoch if key != "epoch"}}, "the scores")
+            check_form(epoch, {}, "the scores")
+            check_form(epoch, {**dict.fromkeys(epoch, 0.0), "epoch": 0}, "the scores")
         self.epochs = list(state["epochs"])
         self.commits, self.before = [str(commit) for commit in state.get("commits", [])], state.get("seconds", 0.0)
 

@@ -5,12 +5,13 @@ from typing import Any
 
 from torch import Tensor
 
-PARTS = ("epoch", "global_step", "state_dict", "loops", "callbacks", "optimizer_states", "lr_schedulers")
+PARTS = ("epoch", "global_step", "pytorch-lightning_version", "state_dict", "loops", "callbacks", "optimizer_states")
+PARTS += ("lr_schedulers", "losses of the epoch")
 
 
 def check_parts(checkpoint: dict[str, Any]) -> None:
     """Refuse a checkpoint that lacks one of Lightning's parts or ours."""
-    missing = [part for part in (*PARTS, "losses of the epoch") if part not in checkpoint]
+    missing = [part for part in PARTS if part not in checkpoint]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}")
 

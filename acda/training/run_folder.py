@@ -9,6 +9,7 @@ from pathlib import Path
 from acda.photos.checkpoint_files import read_checkpoint
 from acda.support.files import remove_unfinished, written_whole
 from acda.support.locks import locked
+from acda.training.checkpoint_form import check_parts
 from acda.training.checkpoints import CannotResume, best_of, last_of
 from acda.training.recipe import Recipe, read_recipe
 
@@ -59,7 +60,7 @@ def checkpoint_to_resume(folder: Path, recipe: Recipe) -> Path | None:
     if not last.exists():
         return None
     try:
-        read_checkpoint(last)  # before minutes of reading images
+        check_parts(read_checkpoint(last))  # before minutes of reading images
     except ValueError as error:
         raise CannotResume(folder, error) from error
     return last

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from acda.photos.tiles import LooksAtEverything, apply_in_tiles
 from acda.support.extras import need
-from acda.training.checkpoint_form import check_form, check_optimiser, check_parts
+from acda.training.checkpoint_form import check_form, check_optimiser
 from acda.training.recipe import Recipe
 
 need("pytorch_lightning", "train")
@@ -117,8 +117,7 @@ class Task(pytorch_lightning.LightningModule):
         (self._position,) = checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"]
 
     def _check(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint that is not one of this run: parts, types, shapes, numbers that are not finite."""
-        check_parts(checkpoint)
+        """Refuse a checkpoint that is not one of this run: types, shapes, numbers that are not finite."""
         expected: dict[str, Any] = {"epoch": 0, "global_step": 0, "state_dict": dict(self.state_dict())}
         check_form(
             checkpoint, {**expected, "loops": {"fit_loop": self.trainer.fit_loop.state_dict()}}, "the checkpoint"
