@@ -5,8 +5,10 @@ from typing import Any
 
 from torch import Tensor
 
-PARTS = ("epoch", "global_step", "pytorch-lightning_version", "state_dict", "loops", "callbacks", "optimizer_states")
-PARTS += ("lr_schedulers", "losses of the epoch")
+PARTS = (
+    *("epoch", "global_step", "pytorch-lightning_version", "state_dict", "loops", "callbacks"),
+    *("optimizer_states", "lr_schedulers", "losses of the epoch"),
+)
 
 
 def check_parts(checkpoint: dict[str, Any]) -> None:
