@@ -37,12 +37,12 @@ def read_checkpoint_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, st
 def _check_intact(path: Path) -> None:
     """Compare every part with its CRC-32. torch.save writes them, and torch.load does not look at them."""
     try:
-        with zipfile.ZipFile(path) as file:
+        with path.open("rb") as content, zipfile.ZipFile(content) as file:
             parts = file.infolist()
             # torch.save does not compress: a file that does may unpack to any size.
             sound = all(part.compress_type == zipfile.ZIP_STORED for part in parts)
             damaged = file.testzip() if sound and len({part.filename for part in parts}) == len(parts) else ""
-    except OSError:
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except Exception as error:  # zipfile has an error of its own for few of the ways to be no zip file
         empty = path.stat().st_size == 0

@@ -77,11 +77,9 @@ def annotations() -> list[bytes]:
     inner[0, 0] = (np.arange(10.0).reshape(5, 2), np.array([[5]]))
     info = np.empty((1, 1), dtype=object)
     info[0, 0] = inner
-    files = [io.BytesIO(), io.BytesIO()]
+    files, points = [io.BytesIO(), io.BytesIO()], np.arange(8.0).reshape(4, 2)
     for file, compressed in zip(files, (False, True), strict=True):
-        scipy.io.savemat(
-            file, {"image_info": info, "annPoints": np.arange(8.0).reshape(4, 2)}, do_compression=compressed
-        )
+        scipy.io.savemat(file, {"image_info": info, "annPoints": points}, do_compression=compressed)
     return [file.getvalue() for file in files]
 
 

@@ -1,8 +1,11 @@
 """`acda train` on the command line: usage, words for people, where the data were looked for, lines on a terminal."""
 
+import fcntl
 import os
 import pty
+import struct
 import subprocess
+import termios
 from dataclasses import replace
 
 import pytest
@@ -58,9 +61,9 @@ def test_missing_data_are_told_with_the_place_and_a_way_to_get_them(tmp_path, mo
 
 def test_on_a_terminal_epochs_count_from_one_and_scores_stay(recipe, tmp_path):  # noqa: F811
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        command(replace(recipe, epochs=2), tmp_path / "run"), stdout=theirs, stderr=theirs
-    ) as process:
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))  # a bar needs room
+    arguments = command(replace(recipe, epochs=2), tmp_path / "run")
+    with subprocess.Popen(arguments, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         shown = b""
         try:

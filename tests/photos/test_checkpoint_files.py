@@ -44,9 +44,17 @@ def compressed(path):
             new.writestr(name, data)
 
 
+def pointing_before_itself(path):
+    """The place of the directory, in the last 22 bytes, lies beyond the file: zipfile seeks to a negative place."""
+    content = bytearray(path.read_bytes())
+    content[-10:-6] = b"\xff\xff\xff\x7f"
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
+        (pointing_before_itself, "is cut off or not a checkpoint"),
         (lambda path: path.write_bytes(b""), "is empty"),
         (lambda path: path.write_bytes(path.read_bytes()[:-100]), "is cut off or not a checkpoint"),
         (lambda path: path.write_text("weights"), "is cut off or not a checkpoint"),
