@@ -114,7 +114,9 @@ class EpochBar(TQDMProgressBar):
     """Lightning's bar, which counts epochs from 1 and says how many there are."""
 
     def on_train_epoch_start(self, trainer: Trainer, *rest: Any) -> None:
-        super().on_train_epoch_start(trainer, *rest)
+        # Not after Lightning's own, which shows its number first.
+        self.train_progress_bar.reset(self.total_train_batches)
+        self.train_progress_bar.initial = 0
         self.train_progress_bar.set_description(f"Epoch {trainer.current_epoch + 1} of {trainer.max_epochs}")
 
 

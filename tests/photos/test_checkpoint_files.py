@@ -45,9 +45,9 @@ def compressed(path):
 
 
 def pointing_before_itself(path):
-    """The place of the directory, in the last 22 bytes, lies beyond the file: zipfile seeks to a negative place."""
+    """The directory is larger than the file, in the 64-bit record of its size: zipfile seeks to a negative place."""
     content = bytearray(path.read_bytes())
-    content[-10:-6] = b"\xff\xff\xff\x7f"
+    content[-58:-54] = b"\xff\xff\xff\x7f"
     path.write_bytes(content)
 
 
