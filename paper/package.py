@@ -11,7 +11,7 @@ from pathlib import Path
 
 import acda
 from acda.photos.weights import read_weights, write_weights
-from acda.training.recipe import recipe_from_json
+from acda.training.recipe import read_recipe
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     options = parser.parse_args()
     tensors, facts = read_weights(options.run / "weights.safetensors")
     if "recipe" not in facts:  # of a run that was made before weights told it
-        facts["recipe"] = recipe_from_json((options.run / "recipe.json").read_text()).portable().to_json()
+        facts["recipe"] = read_recipe(options.run / "recipe.json").portable().to_json()
     smaller = {name: t.half() if t.ndim > 2 and not name.endswith(".bases") else t for name, t in tensors.items()}
     to = Path(acda.__file__).parent / "photos" / "packaged" / f"{options.name}.safetensors"
     write_weights(to, smaller, facts)

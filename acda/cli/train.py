@@ -7,15 +7,18 @@ from typing import Annotated, Any
 from acda.support.extras import need
 from acda.training.recipes import find_recipe
 
+USAGE = """usage: acda train RECIPE [--data DIR] [settings]
 
-def run(arguments: list[str]) -> None:
+RECIPE is required. `acda recipes` lists the recipes; `acda train RECIPE --help` tells the settings of one."""
+
+
+def run(arguments: list[str]) -> int | None:
     """`acda train RECIPE [--settings]`: the settings of the recipe and of the run, from their dataclasses."""
     tyro = need("tyro", "cli")
-    name, *rest = arguments or ["--help"]
-    if name in ("-h", "--help"):
-        print("usage: acda train RECIPE [--data DIR] [settings]\n\n`acda recipes` lists the recipes; ", end="")
-        print("`acda train RECIPE --help` tells the settings of one.")
-        sys.exit(0)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE, file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    name, *rest = arguments
     function = find_recipe(name)
     from acda.training.run import Run, fit
 
@@ -36,3 +39,4 @@ def run(arguments: list[str]) -> None:
     # Of options that it is given tyro would make one setting each, and allow no others.
     train.__defaults__ = (replace(default, options={}), Run())
     tyro.cli(train, args=rest, prog=f"acda train {name}")
+    return None

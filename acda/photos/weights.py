@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from acda.models import create_model
+from acda.photos.checkpoint_files import read_checkpoint_weights
 from acda.support.extras import need
 from acda.support.files import written_whole
 from acda.support.names import unknown
@@ -15,6 +16,10 @@ from acda.support.names import unknown
 PACKAGED = Path(__file__).parent / "packaged"
 # Mean and standard deviation of ImageNet's pixels, 0–255, by channel: (2, 3).
 IMAGENET_STATISTICS = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]) * 255
+# What weights are kept as; whole numbers count steps.
+NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8}
+# Options of networks that take far more memory or time than others as they grow.
+MOST = {"kernel_size": 63, "first_kernel": 63, "depth": 1024, "num_bases": 4096}
 
 
 @dataclass(frozen=True)
@@ -31,25 +36,36 @@ class Trained:
         return (pixels.float() - mean) / deviation
 
 
+@dataclass(frozen=True)
+class Weights:
+    """The content of a file of weights, whose numbers have been checked."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    facts: dict[str, str]
+
+
 def load(name: str | Path) -> Trained:
-    """A trained network: the name of a packaged one, a run's folder, or a file of weights that a run wrote."""
-    path = find_weights(name)
-    tensors, facts = read_weights(path)
+    """A trained network: the name of a packaged one, a run's folder, or a file of weights that a run wrote.
+
+    Of a run that is not complete it is the best checkpoint so far.
+    """
+    weights = open_weights(name)
+    path, facts = weights.path, weights.facts
     if "model" not in facts:
         raise ValueError(f"{path} does not tell its network: it was not written by `acda train`.")
-    try:
-        model = fresh(facts)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} tells of no network that can be made here ({error}).") from error
-    state = {key.removeprefix("model."): t.float() for key, t in tensors.items() if key.startswith("model.")}
-    fill(model, state, path, facts["model"])
-    for key, t in tensors.items():
-        if not bool(t.isfinite().all()):
-            raise ValueError(f"{path} has numbers in {key} that are not finite: its training came to nothing.")
+    state = {key.removeprefix("model."): t.float() for key, t in weights.tensors.items() if key.startswith("model.")}
+    return Trained(filled(facts, state, path).eval(), weights.tensors["statistics"].float(), facts)
+
+
+def open_weights(name: str | Path) -> Weights:
+    """The weights that a name means, for every use: finite numbers, with the statistics of their training images."""
+    path = find_weights(name)
+    tensors, facts = read_weights(path)
     statistics = tensors.get("statistics", torch.empty(0)).float()
     if statistics.shape != (2, 3) or not bool((statistics[1] > 0).all()):
         raise ValueError(f"{path} has no mean and deviation of its training images: `acda train` did not write it.")
-    return Trained(model.eval(), statistics, facts)
+    return Weights(path, tensors, facts)
 
 
 def find_weights(name: str | Path) -> Path:
@@ -59,9 +75,14 @@ def find_weights(name: str | Path) -> Path:
     if isinstance(name, str) and name in packaged:
         return packaged[name]
     if path.is_dir():
-        if not (path / "weights.safetensors").exists():
-            raise ValueError(f"{path} has no weights.safetensors: a run has it when it is complete.")
-        return path / "weights.safetensors"
+        of_a_run = (path / "weights.safetensors", path / "checkpoints" / "best.ckpt")
+        found = next((file for file in of_a_run if file.exists()), None)
+        if found is None:
+            raise ValueError(
+                f"{path} has no weights.safetensors: a run has it when it is complete. It has no checkpoints/best.ckpt "
+                "either, which a run has after its first test."
+            )
+        return found
     if path.exists():
         return path
     what = ", ".join(packaged) or "none in this installation"
@@ -71,24 +92,63 @@ def find_weights(name: str | Path) -> Path:
 def fresh(facts: dict[str, str]) -> nn.Module:
     """The network that a file of weights was written for, with none of its weights."""
     classes = {"num_classes": len(json.loads(facts["classes"]))} if "classes" in facts else {}
-    return create_model(facts["model"], **json.loads(facts.get("options", "{}")), **classes)
+    options = json.loads(facts.get("options", "{}"))
+    check_options(options)
+    return create_model(facts["model"], **options, **classes)
+
+
+def check_options(options: dict[str, int]) -> None:
+    """Refuse options of a network that are not whole numbers, or with which it would fill the memory."""
+    if not isinstance(options, dict):
+        raise ValueError(f"options need to be names with whole numbers; got {type(options).__name__}.")
+    for name, value in options.items():
+        most = MOST.get(name, 65536)
+        if not isinstance(value, int) or abs(value) > most:
+            raise ValueError(f"the option {name} needs to be a whole number of at most {most}; got {str(value)[:40]}.")
+
+
+def filled(facts: dict[str, str], state: dict[str, Tensor], path: Path) -> nn.Module:
+    """The same with these tensors. It is made without memory first, because facts may tell of any size."""
+    shapes = {name: t.shape for name, t in state.items()}
+    for device in ("meta", "cpu"):
+        try:
+            with torch.device(device):
+                model = fresh(facts)
+        except Exception as error:  # options are arguments of whatever the network is made of
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            raise ValueError(f"{path} names a network that cannot be made here ({reason}).") from error
+        if device == "cpu" or shapes != {name: t.shape for name, t in model.state_dict().items()}:
+            fill(model, state, path, facts["model"])
+    return model
 
 
 def fill(model: nn.Module, state: dict[str, Tensor], path: Path, name: str) -> None:
     """Load these tensors, all of them and no others."""
+    in_memory = not any(parameter.is_meta for parameter in model.parameters())
     try:
-        model.load_state_dict(state)
+        model.load_state_dict(state, assign=not in_memory)
     except RuntimeError as error:
         raise ValueError(f"{path} are not the weights of {name}: {str(error).splitlines()[-1].strip()}") from error
 
 
 def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and facts of a file."""
+    """Tensors and facts of a file of safetensors or a checkpoint; numbers that are not finite are refused."""
+    tensors, facts = read_checkpoint_weights(path) if path.suffix == ".ckpt" else _read_safetensors(path)
+    for name, t in tensors.items():
+        if t.dtype not in NUMBERS:
+            raise ValueError(f"{path} has numbers in {name} of the type {t.dtype}, which no network here has.")
+        # In float32, as networks are used: what is finite in float64 need not be.
+        if not bool(t.float().isfinite().all()):
+            raise ValueError(f"{path} has non-finite values in {name}: its training diverged, or it is damaged.")
+    return tensors, facts
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     safetensors = need("safetensors", "photos")
     try:
         with safetensors.safe_open(path, "pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (safetensors.SafetensorError, OSError) as error:
+    except Exception as error:  # besides its own errors, those of torch for types and shapes that it does not have
         raise ValueError(f"{path} cannot be read as safetensors ({error}).") from error
 
 

@@ -1,6 +1,7 @@
 """Files are written whole or not at all."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,11 +35,25 @@ def written_whole(path: Path) -> Iterator[Path]:
     unfinished = Path(name)
     try:
         yield unfinished
+    except OSError as error:
+        if error.filename is None and error.errno is not None:  # a full disk does not say which file it was about
+            error.filename = str(path)
+        raise
+    else:
         # mkstemp makes files that only their owner can read.
         unfinished.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def remove_unfinished(*paths: Path) -> None:
+    """Remove what written_whole left beside these paths when its process was killed."""
+    for path in paths:
+        left = re.compile(rf"\.{re.escape(path.stem)}-[a-z0-9_]{{8}}{re.escape(path.suffix)}")  # as mkstemp names them
+        for file in path.parent.iterdir() if path.parent.is_dir() else ():
+            if left.fullmatch(file.name) and file.is_file() and not file.is_symlink():
+                file.unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -1,6 +1,7 @@
-"""What happens beside the steps of a run: checkpoints, scores of every epoch, an end that loses nothing."""
+"""What happens beside the steps of a run: scores of every epoch, an end that loses nothing, no end that lies."""
 
 import json
+import math
 import signal
 import sys
 import threading
@@ -9,52 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from acda.support.environment import describe
 from acda.support.extras import need
 from acda.support.files import written_whole
-from acda.training.tasks.task import Task
+from acda.training.checkpoint_form import check_form
+from acda.training.checkpoints import best_of, last_of
 
 need("pytorch_lightning", "train")
-from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO  # noqa: E402
+need("tqdm", "cli")
 from pytorch_lightning import Callback, Trainer  # noqa: E402
-from pytorch_lightning.callbacks import ModelCheckpoint  # noqa: E402
-
-
-def checkpoints(folder: Path, task: Task) -> list[ModelCheckpoint]:
-    """After every epoch the last one, tested or not, and the best of those that were tested."""
-    common: dict[str, Any] = {"dirpath": folder / "checkpoints", "save_top_k": 1, "enable_version_counter": False}
-    return [
-        MovableCheckpoint(filename="best", monitor=task.monitored, mode=task.best, **common),
-        MovableCheckpoint(filename="last", save_on_train_epoch_end=True, **common),
-    ]
-
-
-class MovableCheckpoint(ModelCheckpoint):
-    """Lightning forgets the best score of a run whose folder was moved, and would write a worse one over it."""
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        before, here = str(state_dict["dirpath"]), str(self.dirpath)
-
-        def moved(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {moved(path): score for path, score in value.items()}
-            return value.replace(before, here, 1) if isinstance(value, str) else value
-
-        super().load_state_dict({key: moved(value) for key, value in state_dict.items()})
-
-
-class WholeFiles(TorchCheckpointIO):
-    """A checkpoint takes the place of the last one when it is complete, and is read without unpickling objects."""
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        with written_whole(Path(path)) as file:
-            torch.save(checkpoint, file)
-
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        # On the CPU first: the devices of the run that wrote it need not be here, nor be these.
-        loaded: dict[str, Any] = torch.load(path, map_location=map_location or "cpu", weights_only=True)
-        return loaded
+from pytorch_lightning.callbacks import TQDMProgressBar  # noqa: E402
+from tqdm import tqdm  # noqa: E402
 
 
 class Stopped(Exception):
@@ -65,7 +33,7 @@ class StopAfterSaving(Callback):
     """Ctrl-C ends a run after the step that it is in, with a checkpoint of it; a second one ends it at once."""
 
     def __init__(self, folder: Path) -> None:
-        self.last, self.asked = folder / "checkpoints" / "last.ckpt", False
+        self.last, self.asked = last_of(folder), False
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -94,8 +62,66 @@ class StopAfterSaving(Callback):
         return bool(trainer.strategy.reduce_boolean_decision(self.asked, all=False))
 
 
+class Diverged(ValueError):
+    """The loss, the weights or the scores are not finite any more."""
+
+
+class StopWhenDiverged(Callback):
+    """End a run whose numbers are not finite before it tests, saves or reports them; all processes at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def on_train_batch_end(self, trainer: Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
+        finite = bool(torch.isfinite(outputs["loss"]).all())
+        self._need(finite, trainer, f"the loss is {float(outputs['loss']):g}")
+
+    def on_validation_start(self, trainer: Trainer, module: Any) -> None:
+        name = next((name for name, t in module.state_dict().items() if not _all_finite(t)), None)
+        self._need(name is None, trainer, f"the weights {name} are not finite")
+
+    def on_save_checkpoint(self, trainer: Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
+        self.on_validation_start(trainer, module)  # a checkpoint takes the place of one that was sound
+
+    def on_validation_end(self, trainer: Trainer, module: Any) -> None:
+        scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        wrong = [f"{name} is {value:g}" for name, value in scores.items() if not _sound(name, value)]
+        self._need(not wrong, trainer, f"the score {' and '.join(wrong)}")
+
+    def _need(self, finite: bool, trainer: Trainer, what: str) -> None:
+        if trainer.strategy.reduce_boolean_decision(finite, all=True):
+            return
+        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        best = best_of(self.folder)
+        kept = f"The best weights from before are in {best}." if best.exists() else "No checkpoint was saved before."
+        raise Diverged(
+            f"training diverged: {what} at step {trainer.global_step}, epoch {trainer.current_epoch + 1} of "
+            f"{trainer.max_epochs}, learning rate {rate:.3g}. {kept} Try a lower --learning-rate or more "
+            "--warmup-steps, with another --out."
+        )
+
+
+def _sound(name: str, value: float) -> bool:
+    """Two equal images have an infinite PSNR; every other score is finite."""
+    return math.isfinite(value) or (name == "PSNR" and value == math.inf)
+
+
+def _all_finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+class EpochBar(TQDMProgressBar):
+    """Lightning's bar, which counts epochs from 1 and says how many there are."""
+
+    def on_train_epoch_start(self, trainer: Trainer, *rest: Any) -> None:
+        # Not after Lightning's own, which shows its number first.
+        self.train_progress_bar.reset(self.total_train_batches)
+        self.train_progress_bar.initial = 0
+        self.train_progress_bar.set_description(f"Epoch {trainer.current_epoch + 1} of {trainer.max_epochs}")
+
+
 class History(Callback):
-    """The scores of every epoch: in scores.json and log.txt, and where there is no bar, as a plain line.
+    """The scores of every epoch: in scores.json and log.txt, and as a line, above the bar where there is one.
 
     Before them, how many images there are. Seconds and commits are those of all sittings of a run.
     """
@@ -106,13 +132,21 @@ class History(Callback):
         self.commits: list[str] = []
         self.before = 0.0
         self.begun = time.monotonic()
+        self.steps = 0
 
     def state_dict(self) -> dict[str, Any]:
         return {"epochs": self.epochs, "commits": self.commits, "seconds": self._seconds()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_form(state, {"epochs": list(state["epochs"]), "seconds": 0.0}, "the history")
+        for epoch in state["epochs"]:
+            check_form(epoch, {}, "the scores")
+            check_form(epoch, {**dict.fromkeys(epoch, 0.0), "epoch": 0}, "the scores")
         self.epochs = list(state["epochs"])
-        self.commits, self.before = list(state.get("commits", [])), state.get("seconds", 0.0)
+        self.commits, self.before = [str(commit) for commit in state.get("commits", [])], state.get("seconds", 0.0)
+
+    def on_train_batch_end(self, trainer: Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
+        self.steps += 1
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
         self.begun = time.monotonic()
@@ -148,5 +182,5 @@ class History(Callback):
     def _say(self, line: str) -> None:
         with (self.folder / "log.txt").open("a") as log:
             log.write(line + "\n")
-        if not sys.stderr.isatty():
-            print(line, flush=True)
+        tqdm.write(line)  # above the bar, where there is one
+        sys.stdout.flush()

@@ -11,7 +11,7 @@ def draw_curves(epochs: list[dict[str, Any]], monitored: str, path: Path) -> Non
     figure = new_figure(9, 3.2)
     left, right = figure.subplots(1, 2)
     numbers = [e["epoch"] for e in epochs]
-    left.plot(numbers, [e[monitored] for e in epochs], color=INDIGO, marker=".")
+    left.plot(numbers, [e.get(monitored) for e in epochs], color=INDIGO, marker=".")
     left.set(xlabel="epoch", ylabel=f"{monitored}, test", title=f"{monitored}: {epochs[-1][monitored]:.4g} at the end")
     for key, colour in (("train loss", GREEN), ("loss", INDIGO)):
         if key in epochs[-1]:

@@ -2,55 +2,63 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-# Settings that are places on a machine.
+from acda.photos.weights import check_options
+from acda.support.arguments import Count, Folder, MaybeCount, MaybeFile, MaybeNumber, Name, NamedCounts, Number
+from acda.training.settings import MOST_TEXT, check_range, check_types, read_object, shown
+
+# Settings that are paths.
 PATHS = ("data", "initial")
+# Sides of images and crops in pixels, at most.
+LARGEST_SIDE = 16384
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What every recipe has; a task adds what it needs. A variant is dataclasses.replace(recipe, …)."""
 
-    model: str
+    model: Name
     """name of the network, as in acda.create_model"""
-    options: dict[str, int] = field(default_factory=dict)
+    options: NamedCounts = field(default_factory=dict)
     """arguments of the network: num_atoms 9; on the command line they join those that the recipe has"""
-    epochs: int
+    epochs: Count
     """passes over the training set"""
-    data: Path = Path("data")
+    data: Folder = Path("data")
     """folder of the dataset"""
-    batch_size: int = 128
+    batch_size: Count = 128
     """images a step, in each process"""
     optimiser: Literal["sgd", "adamw"] = "sgd"
     """SGD with Nesterov momentum 0.9, or AdamW"""
-    learning_rate: float = 0.05
+    learning_rate: Number = 0.05
     """at its highest: it rises over the warm-up, then falls along a cosine to zero"""
-    weight_decay: float = 5e-4
+    weight_decay: Number = 5e-4
     """on all parameters with more than one dimension"""
-    warmup_steps: int = 200
+    warmup_steps: Count = 200
     """steps until the learning rate is at its highest"""
     frozen_norm: bool = False
     """batch normalisation with its running statistics, in training too"""
-    freeze_norm_at: float = 1.0
+    freeze_norm_at: Number = 1.0
     """part of the steps after which it is so: the rest is trained as it will be tested"""
-    norm_momentum: float | None = None
+    norm_momentum: MaybeNumber = None
     """of the running statistics; the network's own unless given"""
-    test_every: int = 1
+    test_every: Count = 1
     """epochs from one test to the next, or the next fewer that meet the last epoch, which is always tested"""
-    seed: int = 0
+    seed: Count = 0
     """of the initial weights, the order of the images and their augmentation"""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "test_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} needs to be at least 1; got {getattr(self, name)}.")
-        if not 0 <= self.freeze_norm_at <= 1:
-            raise ValueError(f"freeze_norm_at needs to be from 0 to 1; got {self.freeze_norm_at}.")
+        check_types(self)
+        check_range(self, 1, 2**31, "epochs", "batch_size", "test_every")
+        check_range(self, 0, 1, "freeze_norm_at", "norm_momentum")
+        check_range(self, 0, math.inf, "weight_decay", "warmup_steps")
+        check_range(self, 0, 2**32 - 1, "seed")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate needs to be positive; got {self.learning_rate}.")
+        check_options(self.options)
 
     def to_json(self) -> str:
         """As text that from_json reads back."""
@@ -65,13 +73,16 @@ class Recipe:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The recipe that to_json wrote; anything else is refused."""
-        values: dict[str, Any] = json.loads(text)
+        values = read_object(text)
         if values.pop("task", None) != cls.__name__:
             raise ValueError(f"this is not a recipe of the task {cls.__name__}.")
         known = {field.name for field in dataclasses.fields(cls)}
         if set(values) - known:
             raise ValueError(f"the recipe has settings that this version does not know: {sorted(set(values) - known)}.")
-        paths = {name: Path(values[name]) for name in PATHS if values.get(name) is not None}
+        missing = {"model", "epochs"} - set(values)
+        if missing:
+            raise ValueError(f"the recipe lacks {' and '.join(sorted(missing))}.")
+        paths = {name: Path(values[name]) for name in PATHS if isinstance(values.get(name), str)}
         return cls(**{**values, **paths})
 
 
@@ -79,42 +90,49 @@ class Recipe:
 class Classification(Recipe):
     """Classify images: small ones of one size from memory, others from their files."""
 
-    image_size: int | None = None
+    image_size: MaybeCount = None
     """side to which images are cropped and resized as they are read from files; none: all in memory, as they are"""
-    margin: int = 4
+    margin: Count = 4
     """in memory: pixels by which training images are shifted at most, each way; 0 also leaves them unmirrored"""
-    label_smoothing: float = 0.0
+    label_smoothing: Number = 0.0
     """part of the target that is spread over all classes"""
     dataset: Literal["CIFAR10", "CIFAR100"] | None = None
     """what --download fetches into the data folder"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, 1, LARGEST_SIDE, "image_size")
+        check_range(self, 0, 1024, "margin")
+        check_range(self, 0, 1, "label_smoothing")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counting(Recipe):
     """Count heads by their density: mean square error on crops, absolute errors on whole photos."""
 
-    crop: int = 256
+    crop: Count = 256
     """side of the training crops in pixels, a multiple of 16; photos that are smaller are extended"""
-    sigma: float = 8.0
+    sigma: Number = 8.0
     """spread of a head in the density map, in pixels of the photo"""
-    initial: Path | None = None
+    initial: MaybeFile = None
     """weights of a trained classifier of the same kind to begin with"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.crop < 16 or self.crop % 16:
             raise ValueError(f"crop needs to be a multiple of 16; got {self.crop}.")
-        if not self.sigma > 0:
-            raise ValueError(f"sigma needs to be positive; got {self.sigma}.")
+        check_range(self, 16, LARGEST_SIDE, "crop")
+        if not 0 < self.sigma <= LARGEST_SIDE:
+            raise ValueError(f"sigma needs to be positive and at most {LARGEST_SIDE}; got {shown(self.sigma)}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Restoration(Recipe):
     """Restore photos, from pairs of a degraded and a clean one, or from clean ones with synthetic noise."""
 
-    crop: int = 96
+    crop: Count = 96
     """side of the training crops in pixels"""
-    crops: int = 4800
+    crops: Count = 4800
     """training crops an epoch, of all photos alike"""
     objective: Literal["mse", "relative_mse", "variational"] = "mse"
     """mean square error, the part of each crop's that is left, or VDNet's, for networks that also tell variances"""
@@ -122,22 +140,32 @@ class Restoration(Recipe):
     """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
     scale: Literal[2, 3, 4] | None = None
     """which of RealSR's scales; the ratio that the network is trained at"""
-    noise: float = 0.0
+    noise: Number = 0.0
     """for folders of clean photos: strength of the synthetic noise on them, the largest deviation as a part of white"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("crop", "crops"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} needs to be at least 1; got {getattr(self, name)}.")
-        if self.noise < 0:
-            raise ValueError(f"noise needs to be zero or more; got {self.noise}.")
+        check_range(self, 1, LARGEST_SIDE, "crop")
+        check_range(self, 1, 10**8, "crops")
+        check_range(self, 0, 100, "noise")
 
 
-def recipe_from_json(text: str) -> Recipe:
-    """The recipe of whatever task that to_json wrote."""
+def recipe_from_json(text: str, source: str) -> Recipe:
+    """The recipe of whatever task that to_json wrote. source: how errors call it, such as its file."""
     kinds: dict[str, type[Recipe]] = {kind.__name__: kind for kind in (Classification, Counting, Restoration)}
-    task = json.loads(text).get("task")
-    if task not in kinds:
-        raise ValueError(f"this is no recipe that this version knows: its task is {task!r}.")
-    return kinds[task].from_json(text)
+    try:
+        task = read_object(text).get("task")
+        if not isinstance(task, str) or task not in kinds:
+            raise ValueError(f"its task is {shown(task)}, and {', '.join(kinds)} are known")
+        return kinds[task].from_json(text)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{source} is not a recipe that can be used: {str(error).rstrip('.')}.") from error
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe in a file."""
+    try:
+        text = path.read_bytes()[: MOST_TEXT + 1].decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a recipe that can be used: it is not text.") from error
+    return recipe_from_json(text, str(path))

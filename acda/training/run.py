@@ -15,12 +15,15 @@ from typing import Any, Literal
 
 import torch
 
-from acda.photos.weights import fill, find_weights, read_weights, write_weights
+from acda.photos.weights import Weights, fill, filled, open_weights, write_weights
+from acda.support.arguments import Count, MaybeCount, MaybeFolder
 from acda.support.extras import need
-from acda.support.files import written_whole
-from acda.training.callbacks import History, StopAfterSaving, Stopped, WholeFiles, checkpoints
+from acda.training.callbacks import EpochBar, History, StopAfterSaving, Stopped, StopWhenDiverged
+from acda.training.checkpoints import CannotResume, WholeFiles, checkpoints
 from acda.training.curves import draw_curves
-from acda.training.recipe import Classification, Counting, Recipe, Restoration, recipe_from_json
+from acda.training.data.loading import OtherData
+from acda.training.recipe import Classification, Counting, Recipe, Restoration, read_recipe, recipe_from_json
+from acda.training.run_folder import begin, checkpoint_to_resume, held
 from acda.training.tasks.classification import ClassificationTask
 from acda.training.tasks.counting import CountingTask
 from acda.training.tasks.restoration import RestorationTask
@@ -28,7 +31,6 @@ from acda.training.tasks.task import Task
 
 need("pytorch_lightning", "train")
 from pytorch_lightning import Callback, Trainer, seed_everything  # noqa: E402
-from pytorch_lightning.callbacks import TQDMProgressBar  # noqa: E402
 from pytorch_lightning.loggers import TensorBoardLogger  # noqa: E402
 
 
@@ -36,25 +38,25 @@ from pytorch_lightning.loggers import TensorBoardLogger  # noqa: E402
 class Run:
     """Where and on what a recipe is run: none of it decides the result."""
 
-    out: Path | None = None
+    out: MaybeFolder = None
     """folder of the run; runs/RECIPE unless given"""
     resume: bool = False
     """go on where the run in that folder stopped"""
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
     """what to compute on"""
-    devices: int = 1
+    devices: Count = 1
     """processes on this machine, one for each GPU, or for a share of the CPU"""
-    nodes: int = 1
+    nodes: Count = 1
     """machines, each started with the same command by torchrun or SLURM"""
     precision: Literal["32-true", "16-mixed", "bf16-mixed", "64-true"] = "32-true"
     """number format"""
     sync_batchnorm: bool = False
     """normalise over the batches of all processes together; GPUs only"""
-    threads: int | None = None
+    threads: MaybeCount = None
     """that each process may use on a CPU"""
     download: bool = False
     """fetch the dataset into the data folder where it is missing; CIFAR only"""
-    workers: int = 0
+    workers: Count = 0
     """processes that read images for each of them, where the images stay in their files"""
 
     def __post_init__(self) -> None:
@@ -72,16 +74,24 @@ class Run:
 def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     """Train as the recipe says, and return the last epoch's scores, which are in scores.json too."""
     folder = run.out or Path("runs", name)
-    checkpoint = _prepare(folder, recipe, run)
+    _find_data(recipe, run.download)
+    with held(folder, run.resume):
+        if not run.resume:
+            begin(folder, recipe)
+        return _fit(recipe, name, run, folder, checkpoint_to_resume(folder, recipe) if run.resume else None)
+
+
+def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | None) -> dict[str, Any]:
     if run.threads:
         torch.set_num_threads(run.threads)
     _quieten()
     seed_everything(recipe.seed, verbose=False)
     task = task_of(recipe, run)
     history = History(folder, name)
-    callbacks: list[Callback] = [history, StopAfterSaving(folder), *checkpoints(folder, task)]
+    callbacks: list[Callback] = [StopWhenDiverged(folder), history, StopAfterSaving(folder)]
+    callbacks += checkpoints(folder, task)
     if sys.stderr.isatty():
-        callbacks.append(TQDMProgressBar())
+        callbacks.append(EpochBar())
     trainer = Trainer(
         accelerator=run.accelerator,
         devices=run.devices,
@@ -105,12 +115,28 @@ def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
         trainer.fit(task, ckpt_path=checkpoint, weights_only=True)
     except Stopped:
         raise KeyboardInterrupt from None
+    except (OtherData, OSError):
+        raise
+    except Exception as error:
+        # Until a step is done, what fails is what the checkpoint holds.
+        if checkpoint is None or history.steps:
+            raise
+        raise CannotResume(folder, error) from error
+    if not history.epochs:
+        raise CannotResume(folder, ValueError("it counts more epochs than the recipe has, and has no scores"))
     if trainer.is_global_zero:
-        facts = {"model": recipe.model, "options": json.dumps(recipe.options), "recipe": recipe.portable().to_json()}
-        facts.update(task.facts)
-        write_weights(folder / "weights.safetensors", task.state_dict(), facts)
+        write_weights(folder / "weights.safetensors", task.state_dict(), task.described())
         draw_curves(history.epochs, task.monitored, folder / "curves.png")
     return history.epochs[-1]
+
+
+def _find_data(recipe: Recipe, download: bool) -> None:
+    if download or recipe.data.is_dir():
+        return
+    dataset = getattr(recipe, "dataset", None)
+    fetched = f", or pass --download to fetch {dataset} into it" if dataset else ""
+    where = recipe.data.absolute()
+    raise ValueError(f"there is no folder {where}. Give the folder of the dataset with --data DIR{fetched}.")
 
 
 def task_of(recipe: Recipe, run: Run) -> Task:
@@ -141,43 +167,28 @@ def _quieten() -> None:
         warnings.filterwarnings("ignore", module=name)
 
 
-def _prepare(folder: Path, recipe: Recipe, run: Run) -> Path | None:
-    """Make the run's folder, or check that it holds the run to go on with; returns the checkpoint."""
-    description, last = folder / "recipe.json", folder / "checkpoints" / "last.ckpt"
-    if run.resume:
-        if not description.exists():
-            raise ValueError(
-                f"{folder} has no run to resume (recipe.json is missing). Leave --resume out to start one."
-            )
-        # The data may be somewhere else by now.
-        before, now = (json.loads(r.portable().to_json()) for r in (recipe_from_json(description.read_text()), recipe))
-        changed = [f"{key} {before.get(key)}, now {now.get(key)}" for key in now if before.get(key) != now.get(key)]
-        if changed:
-            raise ValueError(
-                f"{description} is of another recipe ({'; '.join(changed)}): a run is resumed with the settings that "
-                "it was started with."
-            )
-        return last if last.exists() else None
-    # Another process of the same run may have made the folder a moment ago.
-    if any(path.exists() for path in (last, folder / "scores.json", folder / "weights.safetensors")):
-        raise ValueError(f"{folder} has a run already. Pass --resume to go on with it, or another --out.")
-    folder.mkdir(parents=True, exist_ok=True)
-    with written_whole(description) as file:
-        file.write_text(recipe.to_json())
-    return None
-
-
 def evaluate(name: str | Path, data: Path) -> dict[str, float]:
     """Score the network of a run, of its weights.safetensors, or a packaged one, on the test images of a folder."""
-    weights = find_weights(name)
-    tensors, facts = read_weights(weights)
-    beside = weights.with_name("recipe.json")  # of a run that was made before weights told their recipe
-    if "recipe" not in facts and not beside.exists():
-        raise ValueError(f"{weights} does not tell its recipe: it was not written by `acda train`.")
-    recipe = replace(recipe_from_json(facts.get("recipe") or beside.read_text()), data=data)
+    weights = open_weights(name)
+    recipe = replace(_recipe_of(weights), data=data)
     _quieten()
-    task = task_for_evaluation(recipe, facts)
-    fill(task, tensors, weights, recipe.model)
+    if "model" in weights.facts:  # made without memory first: weights and recipe may tell of any size
+        facts = {**weights.facts, "model": recipe.model, "options": json.dumps(recipe.options)}
+        state = {key.removeprefix("model."): t for key, t in weights.tensors.items() if key != "statistics"}
+        filled(facts, state, weights.path)
+    task = task_for_evaluation(recipe, weights.facts)
+    fill(task, weights.tensors, weights.path, recipe.model)
     trainer = Trainer(accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_checkpointing=False)
     (scores,) = trainer.validate(task, verbose=False)
+    if wrong := [name for name, value in scores.items() if math.isnan(value)]:
+        raise ValueError(f"{weights.path} gives scores that are not numbers ({', '.join(wrong)}) on {data}.")
     return {name: round(value, 6) for name, value in scores.items()}
+
+
+def _recipe_of(weights: Weights) -> Recipe:
+    if "recipe" in weights.facts:
+        return recipe_from_json(weights.facts["recipe"], f"the metadata of {weights.path}")
+    beside = weights.path.with_name("recipe.json")  # of a run that was made before weights told their recipe
+    if not beside.exists():
+        raise ValueError(f"{weights.path} does not tell its recipe: it was not written by `acda train`.")
+    return read_recipe(beside)

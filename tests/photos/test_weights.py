@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from acda import create_model
+from acda.cli import main
 from acda.photos.weights import load, write_weights
 
 FACTS = {"model": "lenet", "options": '{"num_classes": 10}'}
@@ -24,13 +25,13 @@ def test_what_was_written_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "facts", "message"),
     [
-        ({}, {"model": ""}, "tells of no network that can be made here"),
-        ({}, {"options": "no JSON"}, "tells of no network that can be made here"),
-        ({}, {"options": "[1]"}, "tells of no network that can be made here"),
-        ({}, {"options": '{"colour": 3}'}, "tells of no network that can be made here"),
+        ({}, {"model": ""}, "names a network that cannot be made here"),
+        ({}, {"options": "no JSON"}, "names a network that cannot be made here"),
+        ({}, {"options": "[1]"}, "names a network that cannot be made here"),
+        ({}, {"options": '{"colour": 3}'}, "names a network that cannot be made here"),
         ({"statistics": torch.zeros(3)}, {}, "has no mean and deviation"),
         ({"statistics": torch.zeros(2, 3)}, {}, "has no mean and deviation"),
-        ({"statistics": torch.tensor([[torch.nan] * 3, [1.0] * 3])}, {}, "numbers in statistics that are not finite"),
+        ({"statistics": torch.tensor([[torch.nan] * 3, [1.0] * 3])}, {}, "non-finite values in statistics"),
         ({"model.extra": torch.zeros(3)}, {}, "are not the weights of lenet"),
     ],
 )
@@ -45,5 +46,29 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
     broken = tensors()
     next(iter(broken.values())).fill_(torch.inf)
     write_weights(tmp_path / "w.safetensors", broken, FACTS)
-    with pytest.raises(ValueError, match="not finite: its training came to nothing"):
+    with pytest.raises(ValueError, match="non-finite values in model"):
+        load(tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model.fc.bias": torch.full((10,), torch.nan)}, "non-finite values in model.fc.bias"),
+        ({"model.fc.bias": torch.full((10,), 1e300, dtype=torch.float64)}, "non-finite values in model.fc.bias"),
+        ({"statistics": torch.tensor([[0.0] * 3, [0.0] * 3])}, "has no mean and deviation"),
+    ],
+)
+def test_evaluation_and_loading_have_one_door(tmp_path, capsys, changes, message):
+    path = tmp_path / "w.safetensors"
+    write_weights(path, {**tensors(), **changes}, FACTS)
+    with pytest.raises(ValueError, match=message):
+        load(path)
+    assert main(["evaluate", str(path), "--data", str(tmp_path)]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", ['{"num_classes": 60000}', '{"num_classes": 1000000000000}', "[" * 100_000])
+def test_options_of_any_size_take_no_memory(tmp_path, options):
+    write_weights(tmp_path / "w.safetensors", tensors(), {**FACTS, "options": options})
+    with pytest.raises(ValueError, match=r"w\.safetensors (are not the weights|names a network that cannot be made)"):
         load(tmp_path / "w.safetensors")

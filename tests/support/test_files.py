@@ -1,8 +1,10 @@
 import contextlib
+import errno
+import os
 
 import pytest
 
-from acda.support.files import check_room, written_whole
+from acda.support.files import check_room, remove_unfinished, written_whole
 
 
 def test_a_finished_file_takes_its_place(tmp_path):
@@ -45,3 +47,26 @@ def test_places_where_no_file_can_be_are_refused(tmp_path):
         check_room(tmp_path / "file" / "a.png")
     check_room(tmp_path / "new" / "a.png")
     assert (tmp_path / "new").is_dir()
+
+
+def test_a_full_disk_names_the_file_and_leaves_the_old_one(tmp_path):
+    (tmp_path / "a.txt").write_text("old")
+    with pytest.raises(OSError, match=r"No space left on device: .*a\.txt"), written_whole(tmp_path / "a.txt"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "old"
+
+
+def test_what_a_kill_left_is_removed_and_nothing_else(tmp_path):
+    pid = os.fork()
+    if not pid:  # as SIGKILL ends a process: without its exits
+        written_whole(tmp_path / "curves.png").__enter__().write_text("half")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert len(list(tmp_path.glob(".curves-*"))) == 1
+    kept = [".curves-notes.png", ".curves-12345678.jpg", "curves-abcdefgh.png", ".other-abcdefgh.png", "curves.png"]
+    for name in kept:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".curves-abcdefgh.png").mkdir()
+    remove_unfinished(tmp_path / "curves.png", tmp_path / "none" / "a.txt")
+    assert {p.name for p in tmp_path.iterdir()} == {*kept, ".curves-abcdefgh.png"}

@@ -17,7 +17,7 @@ from acda.photos.weights import load
 from acda.training.data.pair_crops import Photos
 from acda.training.data.pairs import read_pairs
 from acda.training.metrics import psnr, ssim
-from acda.training.recipe import Counting, Restoration, recipe_from_json
+from acda.training.recipe import Counting, Restoration, read_recipe
 from acda.training.run import Run, evaluate, fit
 from acda.training.tasks.restoration import RestorationTask
 from tests.training.runs import assert_same, weights
@@ -60,7 +60,7 @@ def test_counting_from_a_classifiers_weights(tmp_path):
     shutil.rmtree(tmp_path / "dots" / "train")  # the test photos are enough
     again = evaluate(tmp_path / "run", tmp_path / "dots")
     assert again["MAE"] == pytest.approx(scores["MAE"], abs=1e-4)
-    assert recipe_from_json((tmp_path / "run" / "recipe.json").read_text()) == recipe
+    assert read_recipe(tmp_path / "run" / "recipe.json") == recipe
     model = load(tmp_path / "run").model
     assert isinstance(model, CrowdCounter)
     shutil.copytree(tmp_path / "dots" / "test", tmp_path / "dots" / "train")

@@ -84,6 +84,8 @@ def read_image_sets(folder: Path, wanted: str | None = None) -> tuple[ImageSet, 
     kind = _cifar_in(folder, wanted)
     if kind is not None:
         return _cifar(folder, kind, train=True), _cifar(folder, kind, train=False)
+    if wanted is not None and not (folder / "train").is_dir():
+        raise ValueError(f"{_what_is_needed(folder)} --download fetches {wanted} into it.")
     train, test = find_splits(folder)
     return _read(train), _read(test, classes=tuple(train))
 

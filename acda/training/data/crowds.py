@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.io
 import torch
 from torch import Tensor
 
 from acda.photos.image_files import image_size, images_in, orientation_of
+from acda.training.data.mat_files import Cells, Structs, Value, read_mat
 
 Points = np.ndarray[Any, np.dtype[np.float64]]
 # With more heads outside the picture than this, the points are not of this picture.
@@ -55,15 +55,24 @@ def _shanghaitech(folder: Path) -> list[Crowd]:
     truth = next((folder / name for name in ("ground-truth", "ground_truth") if (folder / name).is_dir()), None)
     if truth is None or not (folder / "images").is_dir():
         raise ValueError(f"{folder} needs the folders images and ground-truth.")
-    return _with_points(folder / "images", lambda photo: _mat(truth / f"GT_{photo.stem}.mat", _shanghaitech_points))
+    return _with_points(folder / "images", lambda photo: _mat(truth / f"GT_{photo.stem}.mat", _image_info))
 
 
-def _shanghaitech_points(content: dict[str, Any]) -> Any:
-    return content["image_info"][0, 0][0, 0][0]
+def _image_info(path: Path) -> Value:
+    """ShanghaiTech's points: the first field of a struct in a cell, `image_info{1}(1).location`."""
+    info = read_mat(path, "image_info")
+    inner = info.values[0] if isinstance(info, Cells) and info.values else None
+    if not isinstance(inner, Structs) or not inner.values or not inner.values[0]:
+        raise ValueError("its image_info is not a struct in a cell")
+    return next(iter(inner.values[0].values()))
 
 
 def _ucf_qnrf(folder: Path) -> list[Crowd]:
-    return _with_points(folder, lambda photo: _mat(folder / f"{photo.stem}_ann.mat", lambda mat: mat["annPoints"]))
+    return _with_points(folder, lambda photo: _mat(folder / f"{photo.stem}_ann.mat", _ann_points))
+
+
+def _ann_points(path: Path) -> Value:
+    return read_mat(path, "annPoints")
 
 
 def _own(folder: Path) -> list[Crowd]:
@@ -123,13 +132,16 @@ def _read_json(path: Path) -> dict[str, Any]:
     return points
 
 
-def _mat(path: Path, points_in: Callable[[dict[str, Any]], Any]) -> Any:
-    if not path.exists():
+def _mat(path: Path, points_in: Callable[[Path], Value]) -> Any:
+    if not path.is_file():
         raise ValueError(f"{path} is missing: the heads of its photo.")
     try:
-        return points_in(scipy.io.loadmat(str(path)))
-    except Exception as error:  # a broken file ends in whatever its bytes happen to mean
-        raise ValueError(f"{path} cannot be read as an annotation ({type(error).__name__}: {error}).") from error
+        points = points_in(path)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as an annotation: {error}.") from error
+    if not isinstance(points, np.ndarray):
+        raise ValueError(f"{path} cannot be read as an annotation: its points are not numbers.")
+    return points
 
 
 def _with_points(folder: Path, points_of: Callable[[Path], Any]) -> list[Crowd]:

@@ -3,6 +3,7 @@
 import math
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from acda.photos.image_files import open_rgb
 from acda.photos.weights import IMAGENET_STATISTICS
 from acda.training.data.batches import TestBatches, TrainBatches, generator_for
 from acda.training.data.classes import FileSet, ImageSet
+
+
+class OtherData(ValueError):
+    """A run would be resumed with other data than it was begun with."""
 
 
 class EpochLoader:
@@ -55,12 +60,12 @@ class EpochLoader:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         if state.get("batches", len(self)) != len(self):
-            raise ValueError(
+            raise OtherData(
                 f"the run had epochs of {state['batches']} steps, now they would have {len(self)}: a run is resumed "
                 "with the number of processes that it was started with."
             )
         if state.get("fingerprint", self.fingerprint) != self.fingerprint:
-            raise ValueError(
+            raise OtherData(
                 "the run was begun with other images than there are now: a run is resumed with the data that it was "
                 "started with, wherever they are."
             )
@@ -130,10 +135,53 @@ class DecodingLoader(EpochLoader):
     def loaded(self, numbered: list[tuple[int, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         training = isinstance(self.batches, TrainBatches)
         seed = (self.batches.seed, self.batches.epoch) if isinstance(self.batches, TrainBatches) else None
-        indices = [batch.tolist() for _, batch in numbered]
-        yield from DataLoader(
-            self.images(seed), batch_sampler=indices, num_workers=self.workers, pin_memory=training and _gpu()
+        loader = DataLoader(
+            _Named(self.images(seed)),
+            batch_sampler=[batch.tolist() for _, batch in numbered],
+            num_workers=self.workers,
+            collate_fn=_collated,
+            pin_memory=training and _gpu(),
         )
+        for batch in _unless_killed(loader):
+            if isinstance(batch, Unreadable):
+                raise ValueError(batch.reason)
+            yield batch
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """In the place of an image: what is wrong with its file. An error would come from a worker with its traceback."""
+
+    reason: str
+
+
+class _Named(Dataset[Any]):
+    """Images, or what is wrong with them."""
+
+    def __init__(self, images: Dataset[Any]) -> None:
+        self.images = images
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return self.images[index]
+        except (ValueError, OSError) as error:
+            return Unreadable(str(error))
+
+
+def _collated(samples: list[Any]) -> Any:
+    broken = next((sample for sample in samples if isinstance(sample, Unreadable)), None)
+    return broken or default_collate(samples)
+
+
+def _unless_killed(loader: Iterable[Any]) -> Iterator[Any]:
+    """Batches; a worker that the system ended, often for want of memory, is one line too."""
+    try:
+        yield from loader
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        line = str(error).splitlines()[0].rstrip(". ")
+        raise ValueError(f"a process that reads images was ended ({line}). Try fewer --workers.") from error
 
 
 class FileLoader(DecodingLoader):

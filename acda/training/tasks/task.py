@@ -1,5 +1,6 @@
 """What all tasks share: optimiser and schedule, seeding, exact sums over test images in any number of processes."""
 
+import json
 import math
 from typing import Any, Self
 
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from acda.photos.tiles import LooksAtEverything, apply_in_tiles
 from acda.support.extras import need
+from acda.training.checkpoint_form import check_form, check_optimiser
 from acda.training.recipe import Recipe
 
 need("pytorch_lightning", "train")
@@ -99,10 +101,43 @@ class Task(pytorch_lightning.LightningModule):
         losses = [loss.cpu() for loss in self._losses]
         checkpoint["losses of the epoch"] = torch.stack(losses) if losses else torch.empty(0)
 
+        checkpoint["facts"] = self.described()
+
+    def described(self) -> dict[str, str]:
+        """What a reader of the weights needs: network, options, recipe without the paths of one machine, and facts."""
+        recipe = self.recipe
+        named = {"model": recipe.model, "options": json.dumps(recipe.options), "recipe": recipe.portable().to_json()}
+        return {**named, **self.facts}
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        # Lightning calls this first of all: nothing of the checkpoint is in use yet.
+        self._check(checkpoint)
         self._losses = list(checkpoint["losses of the epoch"].unbind())
         # Lightning saves where the loader stood, and when it resumes, has made the loader before it looks.
         (self._position,) = checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+
+    def _check(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint that is not one of this run: types, shapes, numbers that are not finite."""
+        expected: dict[str, Any] = {"epoch": 0, "global_step": 0, "state_dict": dict(self.state_dict())}
+        check_form(
+            checkpoint, {**expected, "loops": {"fit_loop": self.trainer.fit_loop.state_dict()}}, "the checkpoint"
+        )
+        for name, value in checkpoint["state_dict"].items():
+            if not bool(torch.isfinite(value).all()):
+                raise ValueError(f"it has non-finite values in {name}")
+        states = [c.state_key for c in self.trainer.callbacks if c.state_dict()]  # type: ignore[attr-defined]
+        check_form(checkpoint["callbacks"], {}, "the callbacks")
+        if missing := [key.partition("{")[0] for key in states if key not in checkpoint["callbacks"]]:
+            raise ValueError(f"it lacks the state of {' and '.join(missing)}")
+        optimiser = self._optimiser()
+        (state,), (schedule,) = checkpoint["optimizer_states"], checkpoint["lr_schedulers"]
+        check_optimiser(state, optimiser.state_dict(), [p for group in optimiser.param_groups for p in group["params"]])
+        check_form(schedule, self._schedule(optimiser, 1).state_dict(), "the schedule")
+        (position,) = checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+        check_form(position, dict.fromkeys(("epoch", "taken", "batches", "fingerprint"), 0), "the data's position")
+        losses = checkpoint["losses of the epoch"]
+        if not isinstance(losses, Tensor) or losses.ndim != 1:
+            raise ValueError("its losses of the epoch are not a row of numbers")
 
     def training_step(self, batch: Any, index: int) -> Tensor:
         loss = self.loss(batch)
@@ -140,24 +175,26 @@ class Task(pytorch_lightning.LightningModule):
         return dict(zip(names, values.tolist(), strict=True))
 
     def configure_optimizers(self) -> Any:
+        steps = int(self.trainer.estimated_stepping_batches)
+        if self.recipe.freeze_norm_at < 1:
+            self._frozen_from = self.recipe.freeze_norm_at * steps
+        optimiser = self._optimiser()
+        schedule = self._schedule(optimiser, steps)
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _optimiser(self) -> torch.optim.Optimizer:
         decayed = [p for p in self.model.parameters() if p.ndim > 1]
         rest = [p for p in self.model.parameters() if p.ndim <= 1]
         groups: list[dict[str, Any]] = [{"params": decayed}, {"params": rest, "weight_decay": 0.0}]
         rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
         if self.recipe.optimiser == "sgd":
-            optimiser: torch.optim.Optimizer = torch.optim.SGD(
-                groups, rate, momentum=0.9, nesterov=True, weight_decay=decay
-            )
-        else:
-            # A mean over pixels of small squares has small gradients, and now and then a large one, soon forgotten.
-            optimiser = torch.optim.AdamW(groups, rate, betas=(0.9, 0.99), eps=1e-12, weight_decay=decay)
-        steps = int(self.trainer.estimated_stepping_batches)
-        if self.recipe.freeze_norm_at < 1:
-            self._frozen_from = self.recipe.freeze_norm_at * steps
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimiser, lambda step: rate_at(step, steps, self.recipe.warmup_steps)
-        )
-        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+            return torch.optim.SGD(groups, rate, momentum=0.9, nesterov=True, weight_decay=decay)
+        # A mean over pixels of small squares has small gradients, and now and then a large one, soon forgotten.
+        return torch.optim.AdamW(groups, rate, betas=(0.9, 0.99), eps=1e-12, weight_decay=decay)
+
+    def _schedule(self, optimiser: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
+        warmup = self.recipe.warmup_steps
+        return torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate_at(step, steps, warmup))
 
 
 def rate_at(step: int, steps: int, warmup: int) -> float:

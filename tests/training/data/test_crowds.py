@@ -116,7 +116,7 @@ def test_missing_and_broken_annotations_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"img_0001_ann.mat cannot be read as an annotation"):
         read_crowds(folder)
     scipy.io.savemat(annotation, {"other": HEADS})
-    with pytest.raises(ValueError, match=r"img_0001_ann.mat cannot be read as an annotation \(KeyError"):
+    with pytest.raises(ValueError, match=r"img_0001_ann.mat .*: it has no variable annPoints"):
         read_crowds(folder)
     annotation.unlink()
     with pytest.raises(ValueError, match=r"img_0001_ann.mat is missing"):

@@ -1,3 +1,6 @@
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
@@ -117,3 +120,26 @@ def test_other_images_with_the_same_labels_are_noticed():
     other.set.images[5, 0, 0, 0] += 1
     with pytest.raises(ValueError, match="begun with other images than there are now"):
         other.load_state_dict(begun.state_dict())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_image_that_breaks_in_the_middle_is_one_line_with_its_name(files, workers):
+    content = files.files[3].read_bytes()
+    files.files[3].write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"3\.png cannot be read as an image") as caught:
+        list(FileLoader(files, TrainBatches(7, 2, 1), 16, workers=workers))
+    assert "\n" not in str(caught.value)
+    assert "DataLoader" not in str(caught.value)
+
+
+class Deadly:
+    def __getitem__(self, index):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_was_killed_is_one_line(files, monkeypatch):
+    loader = FileLoader(files, TrainBatches(7, 2, 1), 16, workers=1)
+    monkeypatch.setattr(loader, "images", lambda seed: Deadly())
+    with pytest.raises(ValueError, match=r"reads images was ended \(.*\)\. Try fewer --workers") as caught:
+        list(loader)
+    assert "\n" not in str(caught.value)
