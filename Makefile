@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 
-.PHONY: demo test check install clean
+.PHONY: demo test check campaign install clean
+MINUTES ?= 10
 
 demo: $(READY)
 	$(VENV)/bin/acda demo --out demo
@@ -15,6 +16,11 @@ check: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+# Random cases until the minutes are over, e.g. make campaign MINUTES=60 ONLY=kernel FIGURES=campaign.json
+campaign: $(READY)
+	$(VENV)/bin/python -m pytest tests/campaigns -m campaign -q -p no:cacheprovider --minutes $(MINUTES) \
+	  $(if $(ONLY),-k $(ONLY)) $(if $(SEED),--seed $(SEED)) $(if $(FIGURES),--figures $(FIGURES))
 
 install: $(READY)
 
