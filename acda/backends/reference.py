@@ -96,8 +96,8 @@ def sum_over_taps(x: Tensor, filters: Tensor, window: Window) -> Tensor:
 
 def _sum_of_products(per_channel: Iterable[Tensor], per_atom: Iterable[Tensor]) -> Tensor:
     """Σ over pairs of (B, C, P, Q) and (B, M, P, Q), every channel with every atom: (B, C, M, P, Q)"""
-    # One pair at a time: each view is made just before its product, so backward, which runs in the reverse order, adds a
-    # view's gradient to the input's as soon as it exists. Made at once, all k² gradients would have to wait.
+    # One pair at a time: each view is made just before its product, so backward, which runs in the reverse order, adds
+    # a view's gradient to the input's as soon as it exists. Made at once, all k² gradients would have to wait.
     pairs = zip(per_channel, per_atom, strict=True)
     first, weight = next(pairs)
     z = first[:, :, None] * weight[:, None]
