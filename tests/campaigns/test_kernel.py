@@ -27,7 +27,7 @@ from tests.backends.comparing import (
 from tests.backends.normalising import norm_tanh, summed_in_norm_tanh
 from tests.campaigns.frame import Campaign
 
-MOST_PRODUCTS = 2e7  # a case takes about a second at most
+MOST_PRODUCTS = 5e6  # a case takes some tenths of a second at most
 
 
 def try_case(random: Random) -> str:
