@@ -19,7 +19,8 @@ def norm_tanh(u: Tensor, weight: Tensor, _, bias: Tensor, backend: str, fixed: S
 def summed_in_norm_tanh(inputs: list, upstream: Tensor, fixed: Statistics | None = None) -> list[Tensor]:
     """What was summed for the result and the gradients of u, weight and bias, in float64.
 
-    The normalised value is the difference of u and its mean, Tanh's derivative that of 1 and y².
+    The normalised value is the difference of u and its mean, Tanh's derivative that of 1 and y²; and y has an error of
+    its own, which Tanh passes on from its argument as far as it is steep.
     """
     u, weight, _, bias = (t if t is None or t.ndim == 4 else t[:, None, None] for t in inputs)
     pixels = (0, 2, 3)
@@ -29,7 +30,7 @@ def summed_in_norm_tanh(inputs: list, upstream: Tensor, fixed: Statistics | None
     normal, terms = (u - mean).abs() * inverse, (u.abs() + mean.abs()) * inverse
     y = (weight * (u - mean) * inverse + bias).tanh()
     argument = (weight.abs() * terms + bias.abs()) * (1 - y.square())
-    g = upstream.abs() * (1 + y.square())
+    g = upstream.abs() * (1 + y.square() + 2 * y.abs() * argument)
     du = g
     if fixed is None:
         slopes = normal * (g * terms).mean(pixels, True) + terms * (g * normal).mean(pixels, True)
