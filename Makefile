@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 
-.PHONY: demo test check campaign install clean
+.PHONY: demo test test-matrix check campaign install clean
 MINUTES ?= 10
 
 demo: $(READY)
@@ -11,6 +11,10 @@ demo: $(READY)
 
 test: check
 	$(VENV)/bin/python -m pytest -n 2 -q
+
+# Kernel, layers and functions with fewer vectors, other numbers of threads and other seeds; SEEDS=20 adds seeds.
+test-matrix: $(READY)
+	$(VENV)/bin/python -m tests.matrix --seeds $(or $(SEEDS),0)
 
 check: $(READY)
 	$(VENV)/bin/ruff check .

@@ -107,9 +107,12 @@ def _tap(x: Tensor, window: Window, i: int, j: int, P: int, Q: int) -> Tensor:
 
 def _sum_of_products(per_channel: Iterable[Tensor], per_atom: Iterable[Tensor]) -> Tensor:
     """Σ over pairs of (B, C, P, Q) and (B, M, P, Q), every channel with every atom: (B, C, M, P, Q)"""
-    (first, weight), *rest = zip(per_channel, per_atom, strict=True)
+    # One pair at a time: each view is made just before its product, so backward, which runs in the reverse order, adds
+    # a view's gradient to the input's as soon as it exists. Made at once, all k² gradients would have to wait.
+    pairs = zip(per_channel, per_atom, strict=True)
+    first, weight = next(pairs)
     z = first[:, :, None] * weight[:, None]
-    for values, weight in rest:
+    for values, weight in pairs:
         # In place: no gradient needs the sum so far, and autograd keeps only views of the two factors.
         z.addcmul_(values[:, :, None], weight[:, None])
     return z

@@ -185,32 +185,38 @@ template <class T>
 struct NormTanh {
   using Vec = typename Kernel<T>::Vec;
   static constexpr int64_t kLanes = Kernel<T>::kLanes;
-  static constexpr int64_t kBlock = 64;  // pixels whose sums are formed in T; the sums of blocks are in double
+  // Pixels whose sums are formed in T; the sums of blocks are in double. Short ones where joining two blocks is cheap.
+  static constexpr int64_t kBlock = 64, kShortBlock = 8;
 
   // Mean and squared deviations of the pixels that it has seen.
   struct Statistics {
     int64_t O, seen = 0;
     std::vector<double> mean, squares;
-    std::vector<T> sum, around;
+    std::vector<T> sum, squared, around;
 
-    explicit Statistics(int64_t O) : O(O), mean(O), squares(O), sum(O), around(O) {}
+    explicit Statistics(int64_t O) : O(O), mean(O), squares(O), sum(O), squared(O), around(O) {}
 
     ACDA_TARGET void add(const T* u, int64_t pixels) {
       for (; pixels > 0; pixels -= kBlock, u += kBlock * O) add_block(u, std::min(pixels, kBlock));
     }
 
-    // Around the block's own mean, so that a large mean costs no digits; then joined with what was seen before.
+    // Around the block's own mean, so that a large mean costs no digits; then joined with what was seen before. That mean
+    // is rounded: what the deviations from it sum up to is the rest of it.
     ACDA_TARGET void add_block(const T* u, int64_t count) {
       std::fill(sum.begin(), sum.end(), T(0));
       for (int64_t i = 0; i < count; ++i)
         for (int64_t o = 0; o < O; ++o) sum[o] += u[i * O + o];
-      for (int64_t o = 0; o < O; ++o) around[o] = sum[o] / T(count), sum[o] = 0;
+      for (int64_t o = 0; o < O; ++o) around[o] = sum[o] / T(count), sum[o] = squared[o] = 0;
       for (int64_t i = 0; i < count; ++i)
         for (int64_t o = 0; o < O; ++o) {
           const T d = u[i * O + o] - around[o];
-          sum[o] += d * d;
+          sum[o] += d;
+          squared[o] += d * d;
         }
-      for (int64_t o = 0; o < O; ++o) join(o, count, around[o], sum[o]);
+      for (int64_t o = 0; o < O; ++o) {
+        const double rest = double(sum[o]) / count;
+        join(o, count, around[o] + rest, squared[o] - rest * sum[o]);
+      }
       seen += count;
     }
 
@@ -227,14 +233,17 @@ struct NormTanh {
     }
   };
 
-  ACDA_TARGET static void forward(int64_t O, const T* u, const T* scale, const T* shift, T* y, int64_t pixels) {
+  // The mean is subtracted first: u * scale and mean * scale may be large where their difference is small.
+  ACDA_TARGET static void forward(
+      int64_t O, const T* u, const T* mean, const T* scale, const T* shift, T* y, int64_t pixels) {
     for (int64_t i = 0; i < pixels; ++i, u += O, y += O) {
       int64_t o = 0;
       for (; o + kLanes <= O; o += kLanes)
-        *(Vec*)(y + o) = Squash<T>::of(*(const Vec*)(u + o) * *(const Vec*)(scale + o) + *(const Vec*)(shift + o));
+        *(Vec*)(y + o) = Squash<T>::of(
+            (*(const Vec*)(u + o) - *(const Vec*)(mean + o)) * *(const Vec*)(scale + o) + *(const Vec*)(shift + o));
       if (o == O) continue;
       T rest[kLanes] = {};
-      for (int64_t j = o; j < O; ++j) rest[j - o] = u[j] * scale[j] + shift[j];
+      for (int64_t j = o; j < O; ++j) rest[j - o] = (u[j] - mean[j]) * scale[j] + shift[j];
       *(Vec*)rest = Squash<T>::of(*(const Vec*)rest);
       std::copy_n(rest, O - o, y + o);
     }
@@ -244,8 +253,8 @@ struct NormTanh {
   ACDA_TARGET static void sums(
       int64_t O, const T* grad, const T* y, const T* u, const T* mean, int64_t pixels, double* sum, double* product) {
     std::vector<T> a(O), b(O);
-    for (; pixels > 0; pixels -= kBlock) {
-      const int64_t count = std::min(pixels, kBlock);
+    for (; pixels > 0; pixels -= kShortBlock) {
+      const int64_t count = std::min(pixels, kShortBlock);
       std::fill(a.begin(), a.end(), T(0));
       std::fill(b.begin(), b.end(), T(0));
       for (int64_t i = 0; i < count; ++i, grad += O, y += O, u += O)

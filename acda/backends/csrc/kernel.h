@@ -88,6 +88,19 @@ struct Kernel {
     else product_rows<2>(rows, K, a, a_row, a_step, b, b_step, bias, add, out, out_row, width);
   }
 
+  // Whether all of them are finite: zero times anything else is NaN.
+  ACDA_TARGET static bool all_finite(const T* values, int64_t count) {
+    Vec sums[4] = {};
+    int64_t i = 0;
+    for (; i + 4 * kLanes <= count; i += 4 * kLanes)
+      for (int n = 0; n < 4; ++n) sums[n] += T(0) * *(const Vec*)(values + i + n * kLanes);
+    T rest = 0;
+    for (; i < count; ++i) rest += T(0) * values[i];
+    const Vec sum = sums[0] + sums[1] + sums[2] + sums[3];
+    for (int64_t lane = 0; lane < kLanes; ++lane) rest += sum[lane];
+    return rest == 0;
+  }
+
   // ---------------------------------------------------------------- one pixel, a block of channels
 
   // z[m] = sum over the window of D[m, tap] * x[tap], for R atoms and N vectors of channels.
@@ -221,7 +234,8 @@ struct Kernel {
   }
 
   // Narrow groups, as in depthwise layers, would be mostly filling: several become one, whose mixing is zero between
-  // them, as many as makes the arithmetic of a pixel least. (So a NaN in one group can reach the others in the same.)
+  // them, as many as makes the arithmetic of a pixel least. Zero times NaN or infinity is NaN, so what comes out of such a
+  // product and is not finite is computed again from its own group (`outputs_of_own_group` and the like below).
   static void merge_groups(Shape& s) {
     const auto work = [&](int64_t merged) {
       const int64_t groups = s.groups / merged;
@@ -451,11 +465,30 @@ struct Kernel {
                   packed.bias.data() + (g * packed.output_panels + n) * kPanel, false, to + g * packed.group_outputs + o, s.O,
                   width);
         }
+      if (s.merged > 1 && !all_finite(to, count * s.O)) outputs_of_own_group(to);
       if (!s.planar) return;
       const int64_t pixels = s.P * s.Q;
       for (int64_t o = 0; o < s.O; ++o) {
         T* plane = y + (image * s.O + o) * pixels + linear - image * pixels;
         for (int64_t i = 0; i < count; ++i) plane[i] = planes[i * s.O + o];
+      }
+    }
+
+    // The outputs that are not finite once more, without the other groups that they were computed with.
+    ACDA_TARGET void outputs_of_own_group(T* to) {
+      const int64_t C = seen_channels(s);
+      for (int64_t o = 0; o < s.O; ++o) {
+        const int64_t group = o / packed.group_outputs, inner = o % packed.group_outputs, first = first_seen(s, o);
+        const T* mixing = packed.output_panel(s, group, inner / kPanel) + inner % kPanel;
+        const T bias = packed.bias[group * packed.output_panels * kPanel + inner];
+        for (int64_t i = 0; i < count; ++i) {
+          if (std::isfinite(to[i * s.O + o])) continue;
+          const T* from = z.data() + i * s.z_size + group * s.group_z;
+          T sum = bias;
+          for (int64_t m = 0; m < s.M; ++m)
+            for (int64_t c = m * s.group_channels + first, end = c + C; c < end; ++c) sum += from[c] * mixing[c * kPanel];
+          to[i * s.O + o] = sum;
+        }
       }
     }
 
@@ -518,6 +551,25 @@ struct Kernel {
           product(count, packed.group_outputs, g + group * packed.group_outputs, s.O, 1, packed.z_panel(s, group, n), kPanel,
                   nullptr, false, dz.data() + group * s.group_z + n * kPanel, s.z_size,
                   std::min(kPanel, s.group_z - n * kPanel));
+      if (s.merged > 1 && !all_finite(g, count * s.O)) gradient_of_own_z(g);
+    }
+
+    // The gradients of z that are not finite once more, without the other groups that they were computed with.
+    ACDA_TARGET void gradient_of_own_z(const T* g) {
+      const int64_t C = seen_channels(s), outputs = packed.group_outputs / s.merged;
+      for (int64_t own = 0; own < s.groups * s.merged; ++own) {
+        const int64_t group = own / s.merged, first = own % s.merged * outputs, channel = own % s.merged * C;
+        for (int64_t i = 0; i < count; ++i)
+          for (int64_t m = 0; m < s.M; ++m)
+            for (int64_t c = m * s.group_channels + channel, end = c + C; c < end; ++c) {
+              T& to = dz[i * s.z_size + group * s.group_z + c];
+              if (std::isfinite(to)) continue;
+              const T* mixing = packed.z_panel(s, group, c / kPanel) + c % kPanel;
+              to = 0;
+              for (int64_t o = first; o < first + outputs; ++o)
+                to += g[i * s.O + group * packed.group_outputs + o] * mixing[o * kPanel];
+            }
+      }
     }
 
     // dalpha = dD psi', where dD[tap, m] is the inner product of dz[m] and what the tap saw.

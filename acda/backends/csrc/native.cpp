@@ -337,6 +337,7 @@ void norm_tanh_with(const Tensor& u, const Channels& c, Tensor& y, Tensor& mean,
   using Statistics = typename NormTanh<T>::Statistics;
   const int64_t O = u.size(3), rows = u.size(0) * u.size(1), width = u.size(2);
   T *means = out<T>(mean), *vars = out<T>(var);
+  std::vector<double> below(O);  // what the mean loses when it is rounded to T
   if (c.mean) {
     std::copy_n(in<T>(c.mean), O, means);
     std::copy_n(in<T>(c.var), O, vars);
@@ -348,16 +349,21 @@ void norm_tanh_with(const Tensor& u, const Channels& c, Tensor& y, Tensor& mean,
            return part;
          }))
       all.add(*part);
-    for (int64_t o = 0; o < O; ++o) means[o] = T(all.mean[o]), vars[o] = T(all.squares[o] / double(rows * width));
+    for (int64_t o = 0; o < O; ++o) {
+      means[o] = T(all.mean[o]), vars[o] = T(all.squares[o] / double(rows * width));
+      below[o] = all.mean[o] - double(means[o]);
+    }
   }
   std::vector<T> scale(O), shift(O);
   for (int64_t o = 0; o < O; ++o) {
-    scale[o] = in<T>(c.weight)[o] / std::sqrt(vars[o] + T(c.eps));
-    shift[o] = in<T>(c.bias)[o] - means[o] * scale[o];
+    const double factor = in<T>(c.weight)[o] / std::sqrt(double(vars[o]) + c.eps);
+    scale[o] = T(factor);
+    shift[o] = T(in<T>(c.bias)[o] - below[o] * factor);
   }
   torch::stable::parallel_for(0, rows, 1, [&](int64_t first, int64_t last) {
     NormTanh<T>::forward(
-        O, in<T>(u) + first * width * O, scale.data(), shift.data(), out<T>(y) + first * width * O, (last - first) * width);
+        O, in<T>(u) + first * width * O, means, scale.data(), shift.data(), out<T>(y) + first * width * O,
+        (last - first) * width);
   });
 }
 
