@@ -1,8 +1,8 @@
-"""Put the weights of a run into the package, in half the bytes; its card beside them is written by hand.
+"""Put the weights of a run into the package, in half the bytes. The card beside them is written by hand.
 
-    python paper/package.py runs/paper/RECIPE NAME      # acda/photos/packaged/NAME.safetensors
+    python -m paper.package runs/paper/RECIPE NAME      # acda/photos/packaged/NAME.safetensors
 
-Filters go to float16, what normalises and the bases stay in float32; `acda evaluate NAME --data DIR` tells what that
+Filters are stored in float16; normalisations and bases stay in float32. `acda evaluate NAME --data DIR` shows what that
 costs.
 """
 
@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("name")
     options = parser.parse_args()
     tensors, facts = read_weights(options.run / "weights.safetensors")
-    if "recipe" not in facts:  # of a run that was made before weights told it
+    if "recipe" not in facts:  # a run from before weights had their recipe
         facts["recipe"] = recipe_from_json((options.run / "recipe.json").read_text()).portable().to_json()
     smaller = {name: t.half() if t.ndim > 2 and not name.endswith(".bases") else t for name, t in tensors.items()}
     to = Path(acda.__file__).parent / "photos" / "packaged" / f"{options.name}.safetensors"
