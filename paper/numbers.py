@@ -25,8 +25,8 @@ def evaluate(record: Record, kind: str, expression: str) -> str:
     """The text for a marker `kind: expression`.
 
     figure    a value: PATH; a field of its row: PATH@hours; a difference: PATH - PATH
-    lead      the mean difference over the photos, and its standard error: PATH - PATH
-    smallest, largest    the smallest and the largest difference over the photos: PATH - PATH
+    lead      the mean difference over the test photos, and its standard error: PATH - PATH
+    smallest, largest    the smallest and the largest value over the test photos: PATH, or PATH - PATH
 
     PATH is table/model/dataset/metric, and paper:table/… for what the paper prints. At the end, `as .1f` says how many
     digits are wanted.
@@ -35,9 +35,7 @@ def evaluate(record: Record, kind: str, expression: str) -> str:
     first, _, second = (part.strip() for part in expression.partition(" - "))
     if kind == "figure":
         return difference(record, first, second, digits or ".2f") if second else single(record, first, digits)
-    if not second:
-        raise ValueError(f"{kind} needs a difference, PATH - PATH; got {expression!r}.")
-    over_photos = paired(figure(record, first), figure(record, second))
+    over_photos = each_of(record, first, second)
     if kind == "lead":
         error = statistics.stdev(over_photos) / math.sqrt(len(over_photos))
         return f"{statistics.mean(over_photos):{digits or '.2f'}} ± {error:{digits or '.2f'}}"
@@ -63,7 +61,8 @@ def difference(record: Record, first: str, second: str, digits: str) -> str:
     if first.startswith("paper:"):
         return f"{float(printed(record, first)) - float(printed(record, second)):{digits}}"
     a, b = figure(record, first), figure(record, second)
-    value = statistics.mean(paired(a, b)) if "each" in a and "each" in b else a["value"] - b["value"]
+    exact = "each" in a and "each" in b
+    value = statistics.mean(each_of(record, first, second)) if exact else a["value"] - b["value"]
     return f"{value:{digits}}"
 
 
@@ -80,6 +79,11 @@ def printed(record: Record, path: str) -> str:
     return record.published[path]
 
 
-def paired(a: Row, b: Row) -> list[float]:
-    """The differences photo by photo."""
-    return [x - y for x, y in zip(a["each"], b["each"], strict=True)]
+def each_of(record: Record, first: str, second: str) -> list[float]:
+    """The values of every test photo, or their differences."""
+    rows = [figure(record, path) for path in (first, second) if path]
+    for path, row in zip((first, second), rows, strict=False):
+        if not isinstance(row.get("each"), list):
+            raise ValueError(f"{path} has no values photo by photo.")
+    a, *others = (row["each"] for row in rows)
+    return [x - y for x, y in zip(a, others[0], strict=True)] if others else list(a)

@@ -1,7 +1,7 @@
 """Tables of Markdown: ours beside the paper's, ours alone, the paper's alone, and chosen rows and columns."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from paper.numbers import written
 from paper.record import Record, Table
@@ -92,31 +92,37 @@ def only_published(record: Record, table: Table, mine: list[Row]) -> str:
 
 def chosen(record: Record, table: Table, models: list[str], columns: list[str]) -> str:
     """These models and columns of a table. A column is dataset/metric or metric, with paper: before the paper's own."""
-    rows = {row["model"]: row for row in record.of_table(table["id"])}
-    body = [
-        [
-            record.model(rows.get(model, {"table": table["id"], "model": model})),
-            *(cell(record, f"{table['id']}/{model}", column) for column in columns),
-        ]
-        for model in models
+    known = {row["model"]: row for row in record.of_table(table["id"])}
+    names = {model: record.model(known.get(model, {"table": table["id"], "model": model})) for model in models}
+    cells = [column_of(record, table["id"], models, column) for column in columns]
+    for model in models:
+        if not any(model in column for column in cells):
+            raise ValueError(f"there is no figure of {model} in the columns {', '.join(columns)}.")
+    body = ([names[model], *(column.get(model, "") for column in cells)] for model in models)
+    return markdown(["", *heads_of(record, columns)], body)
+
+
+def column_of(record: Record, table: str, models: list[str], column: str) -> dict[str, str]:
+    """The figures of a column by model."""
+    wanted = column.removeprefix("paper:")
+    known: Collection[str] = record.published if column != wanted else record.figures
+    paths = {model: f"{table}/{model}/{wanted}" for model in models if f"{table}/{model}/{wanted}" in known}
+    if not paths:
+        raise ValueError(f"there is no figure of {', '.join(models)} in the column {column}.")
+    if column != wanted:
+        return {model: record.published[path] for model, path in paths.items()}
+    return evenly(record, {model: record.figures[path] for model, path in paths.items()})
+
+
+def heads_of(record: Record, columns: list[str]) -> list[str]:
+    """The words for columns; a dataset that all of them share is left to the text around the table."""
+    split = [column.removeprefix("paper:").rpartition("/") for column in columns]
+    several = len({dataset for dataset, _, _ in split if dataset}) > 1
+    words = [
+        heading(record.word("datasets", dataset) if dataset and several else "", record.word("metrics", metric))
+        for dataset, _, metric in split
     ]
-    for line in [*body, *zip(*body, strict=True)]:
-        if not any(line[1:]) or not any(line):
-            raise ValueError(f"table {table['id']}: there is nothing for one of {', '.join([*models, *columns])}.")
-    return markdown(["", *(head(record, column) for column in columns)], body)
-
-
-def cell(record: Record, row: str, column: str) -> str:
-    paper, path = column.startswith("paper:"), f"{row}/{column.removeprefix('paper:')}"
-    if paper:
-        return record.published.get(path, "")
-    return written(record, record.figures[path]) if path in record.figures else ""
-
-
-def head(record: Record, column: str) -> str:
-    dataset, _, metric = column.removeprefix("paper:").rpartition("/")
-    words = heading(record.word("datasets", dataset) if dataset else "", record.word("metrics", metric))
-    return f"{words} (paper)" if column.startswith("paper:") else words
+    return [f"paper: {w}" if c.startswith("paper:") else w for w, c in zip(words, columns, strict=True)]
 
 
 def heading(*parts: str) -> str:

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from acda.models import create_model
+from paper import winograd
 from tests.backends.comparing import LAYOUTS, assert_near, threads
-from tests.paper.scripts import script
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
-winograd = script("winograd")
 
 
 @pytest.fixture
