@@ -104,8 +104,8 @@ def scores_of(model: torch.nn.Module, pixels: Pixels, times: float) -> list[floa
     picture = Image.fromarray(pixels)
     small = picture.resize((round(picture.width / times), round(picture.height / times)), Image.Resampling.BICUBIC)
     degraded = batch(np.asarray(small.resize(picture.size, Image.Resampling.BICUBIC)))
-    result, clean = model(degraded), luma(batch(pixels))
-    mixed = (degraded.lerp(result, strength) for strength in STRENGTHS.values())
+    sharpened, clean = model(degraded), luma(batch(pixels))
+    mixed = (degraded.lerp(sharpened, strength) for strength in STRENGTHS.values())
     return [float(psnr(luma(eight_bits(each) / 255), clean)) for each in mixed]
 
 

@@ -16,7 +16,7 @@ from acda.photos.image_files import read_rgb
 from acda.photos.weights import load
 from acda.training.metrics import psnr
 from paper.enlargement import batch, classical
-from paper.results import Row, write
+from paper.results import Row, result, write
 
 # Standard deviations on a scale of 0–255.
 NOISES = (0, 5, 15, 25, 50)
@@ -41,17 +41,14 @@ def rows_of(model: torch.nn.Module, pictures: list[Tensor], noise: int) -> list[
     each: dict[str, list[float]] = {name: [] for name in strengths}
     for clean in pictures:
         degraded = eight_bits(clean + noise / 255 * torch.randn(clean.shape, generator=generator)) / 255
-        result = model(degraded)
+        denoised = model(degraded)
         for name, strength in strengths.items():
-            each[name].append(float(psnr(eight_bits(degraded.lerp(result, strength)) / 255, clean)))
-    return [
-        result(
-            *("noises", f"sigma_{noise}", name, "psnr", round(sum(values) / len(values), 2)),
-            photos=len(pictures),
-            each=[round(value, 3) for value in values],
-        )
-        for name, values in each.items()
-    ]
+            each[name].append(float(psnr(eight_bits(degraded.lerp(denoised, strength)) / 255, clean)))
+    rows = []
+    for name, values in each.items():
+        mean, found = round(sum(values) / len(values), 2), [round(value, 3) for value in values]
+        rows.append(result("noises", f"sigma_{noise}", name, "psnr", mean, photos=len(values), each=found))
+    return rows
 
 
 if __name__ == "__main__":

@@ -49,5 +49,5 @@ def restored(restore: Restore, photos: Photos, on_luma: bool = False) -> Iterato
     for index in range(len(photos)):
         degraded, clean = torch.from_numpy(photos[index].transpose(0, 3, 1, 2).copy()).float()[:, None] / 255
         with torch.no_grad():
-            result = eight_bits(restore(degraded)) / 255
-        yield (luma(result), luma(clean)) if on_luma else (result, clean)
+            output = eight_bits(restore(degraded)) / 255
+        yield (luma(output), luma(clean)) if on_luma else (output, clean)
