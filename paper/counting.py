@@ -1,11 +1,11 @@
-"""Beside the counters of Table 3: two that do not look at the photo, the paper's pictures, and what its Figure 7 says.
+"""Beside the counters of Table 3: two constant guesses, the paper's pictures, and numbers for its Figure 7.
 
-    python paper/counting.py --data DIR      # DIR as for run.py
+    python -m paper.counting --data DIR      # DIR as for paper.run
 
-Writes results/counting_constants.json, and of the packaged counter pictures/counting.png: photo, truth and prediction
-with both counts; pictures/counting_scales.png: the weight of each scale, where heads are large near and
-small far; results/counting_scales.json: whether large filters are preferred for large heads; and
-results/counting_errors.json: how wrong the count of a photo is, for few and for many heads.
+Writes results/counting_constants.json. Of the packaged counter it writes pictures/counting.png: photo, truth and
+prediction with both counts; pictures/counting_scales.png: the weight of each scale, on photos with large and small
+heads; results/counting_scales.json: whether large filters are preferred for large heads; and
+results/counting_errors.json: the error of a photo's count, for few and for many heads.
 """
 
 import argparse
@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from figures import draw_scales
-from run import HERE, RESULTS
 from scipy.spatial import KDTree
 from scipy.stats import spearmanr
 
@@ -25,14 +23,15 @@ from acda.photos.files import read_photo
 from acda.photos.tiles import apply_in_tiles
 from acda.photos.weights import Trained, load
 from acda.support.drawing import new_figure, save
-from acda.support.environment import write_results
 from acda.training.data.crowds import Crowd, density_map, read_crowds
+from paper.figures import draw_scales
+from paper.results import PICTURES, Row, result, write
 
 # A head's size is not annotated. Its distance to its nearest neighbours, this many, stands in for it.
 NEIGHBOURS = 3
 # Photos with fewer heads than this say nothing about order within them.
 ENOUGH = 20
-# Photos with an agency's mark on them are not ours to print; the next in order stands in.
+# Photos with an agency's mark are not ours to print; the next in order is used instead.
 NOT_TO_PRINT = {"IMG_158.jpg"}
 
 
@@ -42,30 +41,32 @@ def main() -> None:
     train, test = read_crowds(parser.parse_args().data / "shanghaitech/part_A")
     counts, truth = (np.array([len(crowd.points) for crowd in part]) for part in (train, test))
     rows = [
-        row
-        for name, guess in (("training mean", counts.mean()), ("training median", np.median(counts)))
-        for row in rows_of(f"the {name}, {guess:.0f}, for every photo", truth - guess)
+        each
+        for name, guess in (("training_mean", counts.mean()), ("training_median", np.median(counts)))
+        for each in constant_rows(name, float(guess), truth)
     ]
-    write_results(RESULTS / "counting_constants.json", rows, budget="no training", seed=0)
+    write("counting_constants", rows, budget="no training", seed=0)
     trained = load("crowd_counter")
-    draw(trained, pick(test), HERE / "pictures" / "counting.png")
-    draw_scales(trained, [crowd.file for crowd in deepest(test)], HERE / "pictures" / "counting_scales.png")
-    views = [seen(trained, crowd) for crowd in test]
+    draw(trained, pick(test), PICTURES / "counting.png")
+    draw_scales(trained, [crowd.file for crowd in deepest(test)], PICTURES / "counting_scales.png")
+    views = [look_at(trained, crowd) for crowd in test]
     budget = f"the packaged crowd_counter; one pass over each of {len(test)} test photos"
-    write_results(RESULTS / "counting_scales.json", scales(views), budget=budget, seed=0)
-    write_results(RESULTS / "counting_errors.json", errors(views), budget=budget, seed=0)
+    write("counting_scales", scales(views), budget=budget, seed=0)
+    write("counting_errors", errors(views), budget=budget, seed=0)
 
 
-def rows_of(name: str, errors: Any) -> list[dict[str, Any]]:
-    common = {"table": "counting", "dataset": "ShanghaiTech A", "name": name}
+def constant_rows(name: str, guess: float, truth: Any) -> list[Row]:
+    """The errors of one count for every photo."""
+    errors = truth - guess
+    figures = {"mae": np.abs(errors).mean(), "rmse": np.sqrt(np.square(errors).mean())}
     return [
-        {**common, "metric": "MAE", "value": round(float(np.abs(errors).mean()), 2)},
-        {**common, "metric": "root MSE", "value": round(float(np.sqrt(np.square(errors).mean())), 2)},
+        result("counting", "shanghaitech_a", name, metric, round(float(value), 2), guess=round(guess))
+        for metric, value in figures.items()
     ]
 
 
 def pick(crowds: list[Crowd]) -> list[Crowd]:
-    """Three photos, by their number of heads: at a quarter, in the middle, at nine tenths. Nobody chose them."""
+    """Three photos, by their number of heads: at a quarter, in the middle, at nine tenths; none is hand-picked."""
     printable = (crowd for crowd in crowds if crowd.file.name not in NOT_TO_PRINT)
     ordered = sorted(printable, key=lambda crowd: (len(crowd.points), crowd.file.name))
     return [ordered[int(share * len(ordered))] for share in (0.25, 0.5, 0.9)]
@@ -89,14 +90,14 @@ def deepest(crowds: list[Crowd], count: int = 2) -> list[Crowd]:
 
 @dataclass
 class Seen:
-    """What a network made of a photo: its count, and the weight of each layer's scales at each head, (n,)."""
+    """A network's count of a photo, and the weight of each layer's scales at each head, (n,)."""
 
     crowd: Crowd
     count: float
     weights: dict[tuple[str, int], Any]
 
 
-def seen(trained: Trained, crowd: Crowd) -> Seen:
+def look_at(trained: Trained, crowd: Crowd) -> Seen:
     captured = capture(trained.model, trained.normalised(read_photo(crowd.file).pixels))
     weights: dict[tuple[str, int], Any] = {}
     for name, view in captured.layers.items():
@@ -106,42 +107,46 @@ def seen(trained: Trained, crowd: Crowd) -> Seen:
     return Seen(crowd, float(captured.output.double().sum()), weights)
 
 
-def scales(views: list[Seen]) -> list[dict[str, Any]]:
+def scales(views: list[Seen]) -> list[Row]:
     """Rank correlation of each scale's weight at a head with the distance to its neighbours, layer by layer."""
     views = [view for view in views if len(view.crowd.points) >= ENOUGH]
     distances = [spacing(view.crowd) for view in views]
-    common = {"table": "counting_scales", "dataset": f"{len(views)} photos"}
     rows = []
     for name, scale in views[0].weights:
         found = [view.weights[name, scale] for view in views]
         together = rank_correlation(np.concatenate(found), np.concatenate(distances))
         within = np.mean([rank_correlation(w, d) for w, d in zip(found, distances, strict=True)])
-        own = {**common, "name": f"{name.removeprefix('backbone.')}, weight of {scale}×{scale}"}
+        place = f"{name.removeprefix('backbone.').replace('.', '_')}_{scale}x{scale}"
+        figures = {"correlation": together, "correlation_within_photo": float(within)}
         rows += [
-            {**own, "metric": "all heads together", "value": round(together, 3)},
-            {**own, "metric": "within a photo, mean", "value": round(float(within), 3)},
+            result("counting_scales", "shanghaitech_a", place, metric, round(value, 3), photos=len(views))
+            for metric, value in figures.items()
         ]
     return rows
 
 
-def errors(views: list[Seen]) -> list[dict[str, Any]]:
-    """Over each quarter of the photos, by their number of heads, and over all of them."""
+def errors(views: list[Seen]) -> list[Row]:
+    """The errors over each quarter of the photos, by their number of heads, and over all of them."""
     ordered = sorted(views, key=lambda view: len(view.crowd.points))
     truth, found = np.array([(len(view.crowd.points), view.count) for view in ordered]).T
-    rows = []
-    for part in [*np.array_split(np.arange(len(views)), 4), np.arange(len(views))]:
-        heads, error = truth[part], found[part] - truth[part]
-        name = f"{heads.min():.0f} to {heads.max():.0f} heads, {len(part)} photos"
-        common = {"table": "counting_errors", "dataset": "", "name": name}
-        half = round(100 * float(np.median(np.abs(error) / heads)))
-        rows += [
-            {**common, "metric": "MAE", "value": round(float(np.abs(error).mean()), 1)},
-            {**common, "metric": "mean of count − truth", "value": round(float(error.mean()), 1)},
-            {**common, "metric": "error of half of the photos is below, %", "value": half},
-        ]
+    everything = np.arange(len(views))
+    parts = {f"quarter_{n}": part for n, part in enumerate(np.array_split(everything, 4), start=1)}
+    parts["all"] = everything
+    rows = [row for name, part in parts.items() for row in part_rows(name, truth[part], found[part])]
     each = {view.crowd.file.name: [len(view.crowd.points), round(view.count, 1)] for view in views}
     rows[-1]["each"] = each
     return rows
+
+
+def part_rows(name: str, heads: Any, found: Any) -> list[Row]:
+    error = found - heads
+    figures = {
+        "mae": round(float(np.abs(error).mean()), 1),
+        "mean_error": round(float(error.mean()), 1),
+        "median_relative_error": round(100 * float(np.median(np.abs(error) / heads))),
+    }
+    facts: dict[str, Any] = {"heads": [int(heads.min()), int(heads.max())], "photos": len(heads)}
+    return [result("counting_errors", "shanghaitech_a", name, *figure, **facts) for figure in figures.items()]
 
 
 def rank_correlation(a: Any, b: Any) -> float:

@@ -1,6 +1,6 @@
 """Pictures of restored photos, by packaged networks and runs: crops side by side, and the noise that was learned.
 
-    python paper/crops.py --data DIR     # DIR as for run.py
+    python -m paper.crops --data DIR     # DIR as for paper.run
 
 Writes pictures/super_resolution.png, pictures/denoising.png and pictures/noise.png. Photos are the first and the last
 of each test set, and where there is one set, that in the middle; a crop is where the input is farthest from the truth.
@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from run import HERE, weights_of
 from torch import Tensor
 
 from acda.models import VariationalDenoiser
@@ -23,8 +22,9 @@ from acda.support.drawing import new_figure, save
 from acda.training.data.pair_crops import Photos
 from acda.training.data.pairs import read_pairs
 from acda.training.metrics import luma, psnr
+from paper.results import PICTURES
+from paper.runs import weights_of
 
-PICTURES = HERE / "pictures"
 SIDE = 96
 
 
@@ -47,7 +47,7 @@ def loaded(names: dict[str, str]) -> dict[str, torch.nn.Module]:
     files = {title: file if file.exists() else weights_of(file.stem) for title, file in files.items()}
     missing = [file for file in files.values() if not file.exists()]
     if missing:
-        print(f"not drawn, for want of {', '.join(map(str, missing))}")
+        print(f"not drawn, because these weights are missing: {', '.join(map(str, missing))}")
         return {}
     return {title: load(file).model for title, file in files.items()}
 
@@ -92,7 +92,7 @@ def draw_noise(sets: dict[str, Path], model: torch.nn.Module, name: str) -> None
         for axes, values, title in ((row[1], true, "true residual"), (row[2], believed, "learned noise")):
             shown = axes.imshow(values.numpy(), cmap="magma", vmin=0, vmax=highest)
             axes.set_title(title, fontsize=9)
-        figure.colorbar(shown, ax=row[2], label="steps of 256")
+        figure.colorbar(shown, ax=row[2], label="0–255")
         for axes in row:
             axes.set_axis_off()
     save(figure, PICTURES / name)

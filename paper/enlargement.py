@@ -1,34 +1,34 @@
-"""By how much City100's low resolution was enlarged, and what the super-resolver does to pictures of another kind.
+"""By how much City100's low resolution was enlarged, and the super-resolver on sharp pictures.
 
-    python paper/enlargement.py --data DIR     # DIR as for run.py, with set5 and set14 beside the others
+    python -m paper.enlargement --data DIR     # DIR as for paper.run, with set5 and set14 beside the others
 
 Writes results/city100_ratio.json and results/enlargement.json: Set5 and Set14, which are sharp, reduced and enlarged
 again by bicubic interpolation, before and after the packaged network.
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from run import RESULTS
 from scipy import signal
 from torch import Tensor
 
 from acda.photos.files import eight_bits
 from acda.photos.image_files import read_rgb
 from acda.photos.weights import load
-from acda.support.environment import write_results
 from acda.training.data.pair_crops import Photos
 from acda.training.data.pairs import read_pairs
 from acda.training.metrics import luma, psnr
+from paper.results import Row, result, write
 
 REDUCED = (2, 2.46, 3, 4)
-# How much of what the network does is taken, as in `acda upscale --strength`.
-STRENGTHS = {"bicubic": 0.0, "bicubic, then ACDA at a strength of 0.3": 0.3, "bicubic, then ACDA": 1.0}
-# Zeros in the spectrum of cubic interpolation with OpenCV's parameter, -3/4, in cycles a pixel of the small image.
+# As in `acda upscale --strength`.
+STRENGTHS = {"bicubic": 0.0, "restorer_0_3": 0.3, "restorer": 1.0}
+# Zeros in the spectrum of cubic interpolation with OpenCV's parameter, -3/4, in cycles per pixel of the small image.
 ZEROS = (0.769, 1.0)
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -37,8 +37,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
-    write_results(RESULTS / "city100_ratio.json", ratio(data / "city100/City100_iPhoneX"), budget="no training")
-    write_results(RESULTS / "enlargement.json", enlarged(classical(data)), budget="the packaged super_resolver", seed=0)
+    write("city100_ratio", ratio(data / "city100/City100_iPhoneX"), budget="no training")
+    write("enlargement", enlarged(classical(data)), budget="the packaged super_resolver", seed=0)
 
 
 def classical(data: Path) -> list[Path]:
@@ -46,24 +46,20 @@ def classical(data: Path) -> list[Path]:
     return [path for name in ("set5", "set14") for path in sorted((data / name).glob("*.png"))]
 
 
-def ratio(folder: Path) -> list[dict[str, Any]]:
+def ratio(folder: Path) -> list[Row]:
     photos = [Photos(part) for part in read_pairs(folder)]
     zeros = zeros_of([part[index][0] for part in photos for index in range(len(part))])
-    common = {"table": "city100_ratio", "dataset": "", "name": "City100, iPhone, low resolution"}
+    input_row = partial(result, "city100_ratio", "city100_iphone", "input")
     return [
-        {**common, "metric": "first zero, cycles a pixel", "value": round(zeros[0], 4)},
-        {**common, "metric": "second zero", "value": round(zeros[1], 4)},
-        {
-            **common,
-            "metric": f"their quotient ({ZEROS[0] / ZEROS[1]:.3f} for OpenCV's cubic)",
-            "value": round(zeros[0] / zeros[1], 3),
-        },
-        {**common, "metric": "enlarged by", "value": round(ZEROS[1] / zeros[1], 2)},
+        input_row("first_zero", round(zeros[0], 4)),
+        input_row("second_zero", round(zeros[1], 4)),
+        input_row("ratio_of_zeros", round(zeros[0] / zeros[1], 3), expected=round(ZEROS[0] / ZEROS[1], 3)),
+        input_row("enlargement", round(ZEROS[1] / zeros[1], 2)),
     ]
 
 
 def zeros_of(images: list[Pixels]) -> tuple[float, float]:
-    """The first two dips of the mean logarithmic spectrum along rows and columns, in cycles a pixel.
+    """The first two dips of the mean logarithmic spectrum along rows and columns, in cycles per pixel.
 
     images: (H, W, 3), all of one square size.
     """
@@ -80,16 +76,26 @@ def zeros_of(images: list[Pixels]) -> tuple[float, float]:
     return float(first), float(second)
 
 
-def enlarged(paths: list[Path]) -> list[dict[str, Any]]:
+def enlarged(paths: list[Path]) -> list[Row]:
     model = load("super_resolver").model
     rows = []
     for times in REDUCED:
         each = [scores_of(model, read_rgb(path), times) for path in paths]
-        common = {"table": "enlargement", "dataset": f"×{times:g}", "photos": len(each), "metric": "PSNR on Y, dB"}
         for name, values in zip(STRENGTHS, zip(*each, strict=True), strict=True):
-            found = [round(value, 3) for value in values]
-            rows.append({**common, "name": name, "value": round(sum(values) / len(values), 2), "each": found})
+            found = {"photos": len(each), "each": [round(value, 3) for value in values]}
+            rows.append(
+                result("enlargement", dataset_of(times), name, "psnr_y", round(sum(values) / len(each), 2), **found)
+            )
     return rows
+
+
+def dataset_of(times: float) -> str:
+    """The identifier of pictures that were reduced by this.
+
+    >>> dataset_of(2.46)
+    'x2_46'
+    """
+    return f"x{times:g}".replace(".", "_")
 
 
 @torch.no_grad()
@@ -98,8 +104,8 @@ def scores_of(model: torch.nn.Module, pixels: Pixels, times: float) -> list[floa
     picture = Image.fromarray(pixels)
     small = picture.resize((round(picture.width / times), round(picture.height / times)), Image.Resampling.BICUBIC)
     degraded = batch(np.asarray(small.resize(picture.size, Image.Resampling.BICUBIC)))
-    result, clean = model(degraded), luma(batch(pixels))
-    mixed = (degraded.lerp(result, strength) for strength in STRENGTHS.values())
+    sharpened, clean = model(degraded), luma(batch(pixels))
+    mixed = (degraded.lerp(sharpened, strength) for strength in STRENGTHS.values())
     return [float(psnr(luma(eight_bits(each) / 255), clean)) for each in mixed]
 
 

@@ -1,10 +1,10 @@
 """The figures of the paper that need no unreleased data, drawn again, and the diversity of α.
 
-    python paper/figures.py --data DIR      # DIR as for run.py
+    python -m paper.figures --data DIR      # DIR as for paper.run
 
 Writes pictures/: bases.png (Figure B), decomposition.png (A), and of the packaged super-resolver positions.png (C) and
-scales.png (Figure 7; the paper's is of crowds, see counting.py). Writes results/diversity.json: the packaged networks
-on test photos of what they were trained for, and the same networks fresh.
+scales.png (Figure 7; the paper's shows crowds, see counting.py). Writes results/diversity.json: the packaged networks
+on test photos of the kind that they were trained for, and the same networks untrained.
 """
 
 import argparse
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from run import HERE, RESULTS
 
 from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
 from acda.insight.draw import map_place
@@ -23,15 +22,11 @@ from acda.insight.view import LayerView
 from acda.photos.files import read_photo
 from acda.photos.weights import Trained, fresh, load
 from acda.support.drawing import MARK, new_figure, save
-from acda.support.environment import write_results
 from acda.training.data.crowds import read_crowds
 from acda.training.data.pairs import read_pairs
+from paper.results import PICTURES, Row, result, write
 
-PICTURES = HERE / "pictures"
-
-
-METRIC = "mean pairwise cosine distance"
-# Of how many test photos, evenly from the first to the last, the diversity is measured.
+# At most so many test photos, evenly from the first to the last, are used for the diversity.
 PHOTOS = 20
 
 
@@ -46,11 +41,11 @@ def main() -> None:
     draw_positions(load("super_resolver"), phone[0], PICTURES / "positions.png")
     draw_scales(load("super_resolver"), phone[:3], PICTURES / "scales.png")
     rows = [
-        *diversity("super_resolver", "City100", phone),
-        *diversity("crowd_counter", "ShanghaiTech A", [crowd.file for crowd in read_crowds(crowds)[1]]),
+        *diversity("super_resolver", "city100_iphone", phone),
+        *diversity("crowd_counter", "shanghaitech_a", [crowd.file for crowd in read_crowds(crowds)[1]]),
     ]
-    budget = "one pass over each photo; the fresh networks' normalisations have seen them once before"
-    write_results(RESULTS / "diversity.json", rows, budget=budget, seed=0)
+    budget = "one pass over each photo; the untrained networks' normalisations have seen them once before"
+    write("diversity", rows, budget=budget, seed=0)
 
 
 def draw_bases(path: Path) -> None:
@@ -142,16 +137,17 @@ def kernel(axes: Any, values: Any) -> Any:
     return axes.imshow(values / max(np.abs(values).max(), 1e-9), cmap="PuOr", vmin=-1, vmax=1)
 
 
-def diversity(name: str, dataset: str, photos: list[Path]) -> list[dict[str, Any]]:
-    """Mean and deviation over photos and layers, as the paper has them: of a packaged network, and of it fresh."""
+def diversity(name: str, dataset: str, photos: list[Path]) -> list[Row]:
+    """Mean and standard deviation over photos and layers, as in the paper: of a packaged network, and untrained."""
     photos = photos[:: -(-len(photos) // PHOTOS)]
     trained = load(name)
-    common = {"table": "diversity", "dataset": f"{dataset}, {len(photos)} photos", "metric": METRIC}
     rows = []
     for kind, subject in (("trained", trained), ("fresh", settled(trained, photos))):
         found = [float(view.diversity()[0]) for photo in photos for view in views_of(subject, photo)]
-        value = f"{np.nanmean(found):.2f} ± {np.nanstd(found):.2f}"
-        rows.append({**common, "name": f"{name}, {kind}", "value": value, "each": [round(each, 4) for each in found]})
+        facts: dict[str, Any] = {"deviation": round(float(np.nanstd(found)), 2), "photos": len(photos)}
+        facts["each"] = [round(each, 4) for each in found]
+        value = round(float(np.nanmean(found)), 2)
+        rows.append(result("diversity", dataset, f"{name}_{kind}", "cosine_distance", value, **facts))
     return rows
 
 

@@ -1,12 +1,10 @@
 """Tables 2, 3 and 6: parameters and multiply-adds, counted, of one layer and of the networks, timm's beside ours.
 
-python paper/networks.py          # seconds: nothing is computed, only counted
+python -m paper.networks          # seconds: nothing is run, only counted
 """
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import timm
 from torch import nn
@@ -14,27 +12,26 @@ from torch import nn
 from acda import AdaptiveConv2d, create_model
 from acda.cost import count
 from acda.models import DynamicBottleneck
-from acda.support.environment import write_results
+from paper.results import Row, result, write
 
-RESULTS = Path(__file__).parent / "results"
 IMAGE = (1, 3, 224, 224)
-# The paper's names, and what timm calls the network where it has it.
-OURS = {"Ad-ResNet-s": "ad_resnet_s", "Ad-ResNet-m": "ad_resnet_m", "Ad-ResNet-l": "ad_resnet_l"}
+OURS = ("ad_resnet_s", "ad_resnet_m", "ad_resnet_l")
+# Networks of the paper's table, and what timm calls them.
 TIMM = {
-    "ResNet-18": "resnet18",
-    "ResNet-34": "resnet34",
-    "ResNet-50": "resnet50",
-    "MobileNet-V3 small": "mobilenetv3_small_100",
-    "CondConv-EfficientNet": "tf_efficientnet_cc_b0_4e",
+    "resnet18": "resnet18",
+    "resnet34": "resnet34",
+    "resnet50": "resnet50",
+    "mobilenetv3_small": "mobilenetv3_small_100",
+    "condconv_efficientnet": "tf_efficientnet_cc_b0_4e",
 }
 
 
 def main() -> None:
     for name, rows in (("layer", layer_rows()), ("networks", network_rows()), ("counters", counter_rows())):
-        write_results(RESULTS / f"{name}.json", list(rows), budget="counted, nothing was run")
+        write(name, list(rows), budget="counted, nothing was run")
 
 
-def layer_rows() -> Iterator[dict[str, Any]]:
+def layer_rows() -> Iterator[Row]:
     """Table 6: one layer of 256 channels on 100×100."""
     for side in (3, 5, 7):
         conv = count(nn.Conv2d(256, 256, side, padding=side // 2), (1, 256, 100, 100))
@@ -43,38 +40,34 @@ def layer_rows() -> Iterator[dict[str, Any]]:
         bare = count(AdaptiveConv2d(256, 256, side, padding=side // 2, bases=None), (1, 256, 100, 100))
         generator = bare.layers["generator"]
         figures = {
-            "Conv": (conv.multiply_adds, conv.parameters),
-            "ACDA (conv only)": (
+            "conv": (conv.multiply_adds, conv.parameters),
+            "acda_conv_only": (
                 bare.multiply_adds - generator.multiply_adds,
                 bare.parameters - generator.parameters,
             ),
-            "ACDA (+ atom generation)": (whole.multiply_adds, whole.parameters),
+            "acda": (whole.multiply_adds, whole.parameters),
         }
-        for name, values in figures.items():
-            for metric, value in zip(("multiply-adds, M", "parameters, M"), values, strict=True):
-                common = {"table": "layer", "dataset": f"{side}×{side}", "name": name, "metric": metric}
-                yield {**common, "value": value / 1e6}
+        for model, values in figures.items():
+            for metric, value in zip(("multiply_adds", "parameters"), values, strict=True):
+                yield result("layer", f"{side}x{side}", model, metric, value / 1e6)
 
 
-def network_rows() -> Iterator[dict[str, Any]]:
-    """Table 2: our networks, the paper's baseline and its rivals as timm has them."""
-    networks = {name: create_model(ours) for name, ours in OURS.items()}
-    networks |= {f"{name}, 3×3 Conv2d": create_model(f"{ours}_conv") for name, ours in OURS.items()}
-    networks |= {f"{name}, Conv2d of ACDA's sizes": create_model(f"{ours}_conv_large") for name, ours in OURS.items()}
-    networks |= {
-        f"{name}, Φ as released, 512 to 512 without a projection": as_printed(ours) for name, ours in OURS.items()
+def network_rows() -> Iterator[Row]:
+    """Table 2: our networks, the paper's baseline, and other networks as timm has them."""
+    networks = {
+        f"{ours}{kind}": create_model(f"{ours}{kind}") for kind in ("", "_conv", "_conv_large") for ours in OURS
     }
+    networks |= {f"{ours}_as_released": as_released(ours) for ours in OURS}
     networks |= {name: timm.create_model(theirs, pretrained=False) for name, theirs in TIMM.items()}
     for name, network in networks.items():
         cost = count(network, IMAGE)
         source = {"network": f"timm {timm.__version__}, {TIMM[name]}"} if name in TIMM else {}
-        common = {"table": "imagenet", "dataset": "ImageNet", "name": name, **source}
-        yield {**common, "metric": "parameters, M", "value": cost.parameters / 1e6}
-        yield {**common, "metric": "multiply-adds at 224×224, M", "value": round(cost.multiply_adds / 1e6, 3)}
+        yield result("imagenet", "imagenet", name, "parameters", cost.parameters / 1e6, **source)
+        yield result("imagenet", "imagenet", name, "multiply_adds_224", round(cost.multiply_adds / 1e6, 3), **source)
 
 
-def as_printed(name: str) -> nn.Module:
-    """The reading that comes nearest to the parameters that the paper prints."""
+def as_released(name: str) -> nn.Module:
+    """The reading whose parameters are nearest to those that the paper prints."""
     network = create_model(name, conv=partial(AdaptiveConv2d, first_kernel=3))
     for block in network.modules():
         if isinstance(block, DynamicBottleneck) and isinstance(block.shortcut, nn.Sequential):
@@ -84,12 +77,11 @@ def as_printed(name: str) -> nn.Module:
     return network
 
 
-def counter_rows() -> Iterator[dict[str, Any]]:
-    """Table 3: the counters that nobody has trained here; run.py tells the others'."""
-    untrained = {"Ad-ResNet-m": "crowd_counter_m", "Ad-ResNet-s's baseline with CondConv": "crowd_counter_s_condconv"}
-    for name, model in untrained.items():
-        value = count(create_model(model), (1, 3, 512, 512)).parameters / 1e6
-        yield {"table": "counting", "dataset": "", "name": name, "metric": "parameters, M", "value": round(value, 3)}
+def counter_rows() -> Iterator[Row]:
+    """Table 3: the counters that were not trained here; the others' costs are collected with their scores."""
+    for model in ("crowd_counter_m", "crowd_counter_s_condconv"):
+        parameters = count(create_model(model), (1, 3, 512, 512)).parameters / 1e6
+        yield result("counting", "", model, "parameters", round(parameters, 3))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Put the weights of a run into the package, in half the bytes; its card beside them is written by hand.
+"""Put the weights of a run into the package, in half the bytes. The card beside them is written by hand.
 
-    python paper/package.py runs/paper/RECIPE NAME      # acda/photos/packaged/NAME.safetensors
+    python -m paper.package runs/paper/RECIPE NAME      # acda/photos/packaged/NAME.safetensors
 
-Filters go to float16, what normalises and the bases stay in float32; `acda evaluate NAME --data DIR` tells what that
+Filters are stored in float16; normalisations and bases stay in float32. `acda evaluate NAME --data DIR` shows what that
 costs.
 """
 

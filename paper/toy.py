@@ -1,6 +1,6 @@
 """The toy pattern detection of the paper's Section 3.3, three seeds to convergence, into results/toy.json.
 
-    python paper/toy.py [--steps 20000]        # about half an hour a seed on one core, two seeds at once
+    python -m paper.toy [--steps 20000]        # about half an hour per seed on one core, two seeds at once
 
 It runs `acda demo`, each seed in its own process on one thread.
 """
@@ -15,11 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from acda.support.environment import describe, write_results
+from acda.support.environment import describe
+from paper.results import Row, result, write
 
 SEEDS = (0, 1, 2)
-RESULTS = Path(__file__).parent / "results" / "toy.json"
-NAMES = {"conv": "Conv2d 7×7", "acda": "AdaptiveConv2d 7×7"}
 
 
 def main() -> None:
@@ -37,7 +36,7 @@ def main() -> None:
         "seconds": {str(o["seed"]): o["seconds"] for o in outcomes},
     }
     rows = [row for outcome in outcomes for row in rows_of(outcome)]
-    write_results(RESULTS, rows, **circumstances)
+    write("toy", rows, **circumstances)
     for outcome in outcomes:
         ratio = outcome["conv"] / outcome["acda"]
         print(f"seed {outcome['seed']}: {outcome['conv']:.2e} against {outcome['acda']:.2e}, {ratio:.1f} times lower")
@@ -61,20 +60,17 @@ def run(seed: int, steps: int) -> dict[str, Any]:
         return dict(json.loads(Path(folder, "demo.json").read_text()))
 
 
-def rows_of(outcome: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row per layer and place; `still_falling` is the part of the error that the last tenth of the steps took."""
+def rows_of(outcome: dict[str, Any]) -> list[Row]:
+    """One row per layer and place; still_falling: the share of the error that the last tenth of the steps removed."""
     rows = []
-    for key, name in NAMES.items():
-        curve = outcome["curves"][key]
-        settled = {"still_falling": round(1 - curve[-1] / curve[-len(curve) // 10], 4)}
-        for where, metric in (("", "MSE"), ("_shifted", "MSE, input shifted by 20 pixels")):
-            common = {
-                "table": "toy",
-                "dataset": f"patterns, seed {outcome['seed']}",
-                "name": name,
-                "metric": metric,
-            }
-            rows.append({**common, "value": outcome[key + where], "steps": outcome["steps"], **settled})
+    for layer in ("conv", "acda"):
+        curve = outcome["curves"][layer]
+        facts = {"seed": outcome["seed"], "steps": outcome["steps"]}
+        facts["still_falling"] = round(1 - curve[-1] / curve[-len(curve) // 10], 4)
+        rows += [
+            result("toy", "patterns", layer, f"mse{shifted}", outcome[layer + shifted], **facts)
+            for shifted in ("", "_shifted")
+        ]
     return rows
 
 

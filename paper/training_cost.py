@@ -1,17 +1,15 @@
 """Table 7: memory and time of a training iteration of Ad-ResNet-s, beside the same network with nn.Conv2d.
 
-    python paper/training_cost.py     # some minutes; on an idle machine, two threads
+    python -m paper.training_cost     # some minutes; on an idle machine, two threads
 
-Times are measured in one process, the networks taking turns, each in the memory format that suits it better; memory is
-the peak of a fresh process a network, in that format. DFN is asked for the memory that it would need, and refuses.
+Times are measured in one process, the networks taking turns, each in its faster memory format. Memory is the peak of a
+fresh process per network, in that format. DFN refuses to run; its row is the memory that it would need.
 """
 
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,10 +18,10 @@ from torch import Tensor, nn
 from acda import create_model
 from acda.cost import count
 from acda.layers import DynamicFilterConv2d
-from acda.support.environment import peak_megabytes, write_results
+from acda.support.environment import peak_megabytes
+from paper.results import Row, result, write
 
-RESULTS = Path(__file__).parent / "results" / "training.json"
-NETWORKS = {"ACDA": "ad_resnet_s", "Conv, 3×3": "ad_resnet_s_conv", "Conv": "ad_resnet_s_conv_large"}
+NETWORKS = {"acda": "ad_resnet_s", "conv_small": "ad_resnet_s_conv", "conv": "ad_resnet_s_conv_large"}
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 BATCH, SIZE, THREADS, ROUNDS = 8, 224, 2, 12
 CLASSES = 1000
@@ -55,23 +53,24 @@ def main() -> None:
     medians = {name: statistics.median(taken[name, best[name]]) for name in NETWORKS}
     rows = []
     for name, network in NETWORKS.items():
-        common = {"table": "training", "dataset": "Ad-ResNet-s", "name": name, "memory_format": best[name]}
         peak = peak_of_a_fresh_process(network, best[name])
-        against_large, against_small = medians[name] / medians["Conv"], medians[name] / medians["Conv, 3×3"]
         kept = count(create_model(network), (BATCH, 3, SIZE, SIZE))
+        figures = {
+            "parameters": kept.parameters / 1e6,
+            "memory": round(peak / 2**10, 3),
+            "activations": round(kept.kept_bytes / 2**30, 3),
+            "time_over_conv": round(medians[name] / medians["conv"], 3),
+            "time_over_conv_small": round(medians[name] / medians["conv_small"], 3),
+        }
         rows += [
-            {**common, "metric": "parameters, M", "value": kept.parameters / 1e6},
-            {**common, "metric": "memory, GB", "value": round(peak / 2**10, 3)},
-            {**common, "metric": "activations kept, GB", "value": round(kept.kept_bytes / 2**30, 3)},
-            {**common, "metric": "time of an iteration / Conv", "value": round(against_large, 3)},
-            {**common, "metric": "time of an iteration / Conv, 3×3", "value": round(against_small, 3)},
+            result("training", "ad_resnet_s", name, *figure, memory_format=best[name]) for figure in figures.items()
         ]
     rows += refused()
-    for row in rows:
-        print(f"{row['name']:<12} {row['metric']:<36} {row['value']}")
+    for each in rows:
+        print(f"{each['model']:<12} {each['metric']:<36} {each['value']}")
     budget = f"batch {BATCH}, {SIZE}×{SIZE}, SGD with momentum, median of {ROUNDS} iterations taking turns"
     milliseconds = {name: round(1e3 * median) for name, median in medians.items()}
-    write_results(RESULTS, rows, budget=budget, seed=0, milliseconds=milliseconds)
+    write("training", rows, budget=budget, seed=0, milliseconds=milliseconds)
 
 
 def times() -> dict[tuple[str, str], list[float]]:
@@ -92,7 +91,7 @@ def times() -> dict[tuple[str, str], list[float]]:
 
 def peak_of_a_fresh_process(network: str, memory_format: str) -> float:
     """Megabytes at the peak of two iterations, imports included."""
-    command = [sys.executable, __file__, "--peak", network, memory_format]
+    command = [sys.executable, "-m", "paper.training_cost", "--peak", network, memory_format]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -104,7 +103,7 @@ def report_peak(network: str, memory_format: str) -> None:
     print(peak_megabytes())
 
 
-def refused() -> list[dict[str, Any]]:
+def refused() -> list[Row]:
     """DFN in Ad-ResNet-s: what the filters of its four layers would take. On meta tensors, where nothing runs out."""
     with torch.device("meta"):
         model = create_model("ad_resnet_s", conv=DynamicFilterConv2d)
@@ -120,10 +119,9 @@ def refused() -> list[dict[str, Any]]:
             module.register_forward_pre_hook(ask)
     model(torch.empty(BATCH, 3, SIZE, SIZE, device="meta"))
     parameters = sum(p.numel() for p in model.parameters())
-    common = {"table": "training", "dataset": "Ad-ResNet-s", "name": "DFN"}
     return [
-        {**common, "metric": "parameters, M", "value": parameters / 1e6},
-        {**common, "metric": "memory, GB", "value": f"refused: {needed / 2**30:.1f} for filters and their gradients"},
+        result("training", "ad_resnet_s", "dfn", "parameters", parameters / 1e6),
+        result("training", "ad_resnet_s", "dfn", "memory", round(needed / 2**30, 1), refused=True),
     ]
 
 

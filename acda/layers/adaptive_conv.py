@@ -300,19 +300,25 @@ class AdaptiveConv2d(ConvLike):
         if self.mixing.is_meta:
             return
         # Conv2d draws weights and bias from ±1/√fan_in, and white input comes out with a third of its variance. Ours
-        # sums M·C/groups responses, each with a variance of E[α²]·Σ‖ψ_l‖².
+        # sums the responses of M atoms to C/groups channels, each with the variance ‖D_m‖².
         fan_in = self.mixing.shape[1] * self.window.side**2
-        energy = self._energy_of_bases()
-        bound = gain / math.sqrt(self.mixing.shape[1] * self.num_atoms * TANH_POWER * energy)
+        bound = gain / math.sqrt(self.mixing.shape[1] * self._energy_of_atoms())
         nn.init.uniform_(self.mixing, -bound, bound)
         if self.bias is not None:
             nn.init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
-    def _energy_of_bases(self) -> float:
-        """Σ‖ψ_l‖²; Fourier-Bessel elements and pixels have a norm of one each."""
-        if self._uses_fourier_bessel or self.bases is None:
-            return self.num_elements
-        return float(self.bases.detach().cpu().double().square().sum())
+    def _energy_of_atoms(self) -> float:
+        """E Σ‖D_m‖² of a fresh layer, where Φ's last normalisation sees standard normal numbers."""
+        elements = torch.eye(self.num_elements, dtype=torch.float64)
+        if self.bases is not None and not self._uses_fourier_bessel:
+            elements = self.bases.detach().cpu().double().flatten(1)
+        elif self.bases is not None:  # which the meta device has no numbers of
+            elements = multiscale_fourier_bessel(self.window.side, self.num_bases, dtype=torch.float64).flatten(1)
+        if not (self._made_generator and isinstance(self.generator, AtomGenerator)):
+            return self.num_atoms * TANH_POWER * float(elements.square().sum())
+        mean, variance = self.generator.fresh_moments()
+        fixed = mean.view(self.num_atoms, -1) @ elements
+        return float(fixed.square().sum() + (variance.view(self.num_atoms, -1) @ elements.square()).sum())
 
     def _check_learnable_bases(self) -> None:
         """A parameter stays what it is, and so has to be what the layer is."""

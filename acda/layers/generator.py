@@ -1,5 +1,6 @@
 """Φ, the small network that reads each pixel's neighbourhood and predicts the coefficients of its filter."""
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -75,6 +76,16 @@ class AtomGenerator(nn.Module):
         if not norm.weight.is_meta:
             nn.init.constant_(norm.weight, self.adaptivity)
             nn.init.normal_(norm.bias, std=(1 - self.adaptivity**2) ** 0.5)
+
+    def fresh_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each prediction of a fresh generator in train mode, in float64 on the CPU."""
+        points, weights = np.polynomial.hermite_e.hermegauss(32)  # of a standard normal number
+        norm = self.predict_norm
+        scale, shift = (t.detach().cpu().double()[:, None] for t in (norm.weight, norm.bias))
+        values = (scale * torch.from_numpy(points) + shift).tanh()
+        share = torch.from_numpy(weights / weights.sum())
+        mean = values @ share
+        return mean, values.square() @ share - mean.square()
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(x)

@@ -5,9 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.paper.scripts import script
-
-enlargement = script("enlargement")
+from paper import enlargement
 
 
 @pytest.mark.parametrize("times", [2.2, 2.5, 2.8])

@@ -1,71 +1,49 @@
-"""The page of results is what the files say, and the figures that can match do."""
+"""Every page that shows results is what the files say, and the figures that can match the paper's do."""
 
 import json
+from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 
-from tests.paper.scripts import PAPER, script
+from paper import networks, render
+from paper.record import Record
+from paper.results import HERE, ROOT
 
-render, networks = script("render"), script("networks")
-
-
-def test_the_page_is_what_the_files_say():
-    assert (PAPER / "RESULTS.md").read_text() == render.render(), "run python paper/render.py"
-
-
-def test_the_page_notices_a_change(tmp_path):
-    (tmp_path / "published.toml").write_text((PAPER / "published.toml").read_text())
-    (tmp_path / "results").mkdir()
-    for path in (PAPER / "results").glob("*.json"):
-        (tmp_path / "results" / path.name).write_text(path.read_text())
-    assert render.render(tmp_path) == render.render()
-    result = json.loads((PAPER / "results" / "layer.json").read_text())
-    result["rows"][0]["value"] += 0.1
-    (tmp_path / "results" / "layer.json").write_text(json.dumps(result))
-    assert render.render(tmp_path) != render.render()
+RECORD = Record.read()
+PAGES = [path for path, _ in render.pages(RECORD)]
 
 
-def test_a_row_of_no_table_is_refused(tmp_path):
-    (tmp_path / "published.toml").write_text((PAPER / "published.toml").read_text())
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "a.json").write_text(json.dumps({"rows": [{"table": "nonsense"}], "circumstances": {}}))
-    with pytest.raises(ValueError, match=r"a.json: there is no table 'nonsense'"):
-        render.render(tmp_path)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_is_what_the_files_say(path):
+    assert path.read_text() == dict(render.pages(RECORD))[path], "run python -m paper.render"
+
+
+def test_the_pages_are_results_readme_cards_and_recipes():
+    names = {str(path.relative_to(ROOT)) for path in PAGES}
+    assert {"paper/RESULTS.md", "README.md", "acda/training/recipes/classification.py"} <= names
+    assert any(name.endswith("denoiser.md") for name in names)
+
+
+def test_the_pages_notice_a_change():
+    """Of a value in one results file: RESULTS.md, a card and a recipe differ, another card not."""
+    results = deepcopy(RECORD.results)
+    for row in results["lenet.json"]["rows"]:
+        row["value"] += 1
+    changed = render.pages(replace(RECORD, results=results))
+    stale = {path.name for path, text in changed if path.read_text() != text}
+    assert {"RESULTS.md", "lenet_acda_cifar10.md", "classification.py"} <= stale
+    assert "denoiser.md" not in stale
 
 
 @pytest.mark.parametrize("name", ["Conv", "ACDA (conv only)"])
 def test_table_six_matches_to_the_last_digit(name):
-    lines = [
-        line for line in render.render().splitlines() if line.startswith(f"| {name} |") and "multiply-adds" in line
-    ]
+    page = render.results_page(RECORD).splitlines()
+    lines = [line for line in page if line.startswith(f"| {name} |") and "×" in line and "multiply-adds, M" in line]
     assert len(lines) == 3
     assert all(line.endswith("| 0 |") for line in lines)
 
 
 def test_table_six_is_what_is_counted_now():
-    counted = {(row["dataset"], row["name"], row["metric"]): row["value"] for row in networks.layer_rows()}
-    saved = json.loads((PAPER / "results" / "layer.json").read_text())["rows"]
-    assert {(row["dataset"], row["name"], row["metric"]): row["value"] for row in saved} == counted
-
-
-@pytest.mark.parametrize("path", sorted((PAPER / "results").glob("*.json")), ids=lambda p: p.name)
-def test_every_results_file_has_its_circumstances(path):
-    result = json.loads(path.read_text())
-    assert {"commit", "machine", "torch", "threads", "budget"} <= set(result["circumstances"])
-    assert "+changes" not in result["circumstances"]["commit"]
-    for row in result["rows"]:
-        assert {"table", "dataset", "name", "metric", "value"} <= set(row)
-
-
-def test_difference_is_in_the_papers_digits():
-    row = {"name": "a", "dataset": "d", "metric": "m", "value": 12.3456}
-    assert render.compare(row, "12.30").endswith("| 12.30 | 12.35 | +0.05 |")
-    assert render.compare(row, "12.35").endswith("| 12.35 | 12.35 | 0 |")
-    assert render.compare(row, None).endswith("| – | 12.35 | |")
-
-
-def test_what_the_paper_does_not_print_stands_side_by_side():
-    rows = [{"name": n, "dataset": "d", "metric": m, "value": v} for n, m, v in (("a", "x", 1234.5), ("b", "y", 0.5))]
-    assert render.side_by_side(rows)[1:] == ["| a | 1,234 |  |", "| b |  | 0.5 |"]
-    rows = [{"name": "a", "dataset": f"d, seed {seed}", "metric": "m", "value": seed} for seed in (1, 2)]
-    assert render.side_by_side(rows) == ["| ours | d, m |\n|---|---:|", "| a, seed 1 | 1 |", "| a, seed 2 | 2 |"]
+    saved = json.loads((HERE / "results" / "layer.json").read_text())["rows"]
+    assert saved == list(networks.layer_rows())

@@ -118,7 +118,7 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
             image.save(tmp_path / "clean" / part / f"{i}.png")
     settings = ["--data", str(tmp_path / "clean"), "--epochs", "2", "--crops", "12", "--crop", "24"]
     settings += ["--batch-size", "4", "--options", "num_atoms", "2", "--workers", str(workers), "--accelerator", "cpu"]
-    train = ["train", "synthetic_restorer_variational", *settings]
+    train = ["train", "polyu_sidd_restorer_variational", "--noise", "0.2", *settings]
     assert main([*train, "--out", str(tmp_path / "whole")]) == 0
     steps = ctrl_c(4)  # the first of the second epoch
     assert main([*train, "--out", str(tmp_path / "parts")]) == 130
@@ -133,7 +133,7 @@ def test_options_join_those_of_the_recipe(monkeypatch):
     trained: list[dict[str, int]] = []
     monkeypatch.setattr("acda.training.run.fit", lambda recipe, *_: trained.append(recipe.options) or {})
     for given in ([], ["--options", "num_atoms", "9"], ["--options", "blind_to_smooth", "0"]):
-        assert main(["train", "polyu_restorer", *given]) == 0
+        assert main(["train", "polyu_sidd_restorer", *given]) == 0
     assert trained == [{"blind_to_smooth": 1}, {"blind_to_smooth": 1, "num_atoms": 9}, {"blind_to_smooth": 0}]
 
 

@@ -1,6 +1,6 @@
-"""Recipes by name. A recipe is a function that returns a dataclass.
+"""Recipes by name. A recipe is a function that returns a dataclass; a variant is dataclasses.replace(recipe(), …).
 
-Its docstring tells the command, and where it was run here, the score and mostly the duration.
+Its docstring has the command, and where it was run, the result, which `python -m paper.render` writes there.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 
 
 def find_recipe(name: str) -> Callable[[], Recipe]:
-    """The function of this name; an unknown one lists the near matches."""
+    """The function of this name; an unknown name is refused with the near matches."""
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES, "`acda recipes` lists them.")
     return RECIPES[name]

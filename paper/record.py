@@ -1,0 +1,100 @@
+"""All that was published and measured, in one place, and the words for it."""
+
+import json
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from acda.support.names import unknown
+from paper.results import HERE, Row, path_of
+from paper.speed import speed_rows
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """published.toml, words.toml and results/*.json of a folder."""
+
+    tables: list[Table]
+    words: dict[str, dict[str, str]]
+    results: dict[str, dict[str, Any]]
+    """by the name of the file"""
+    speed: list[Row] = field(default_factory=list)
+    """of `acda bench`"""
+
+    @classmethod
+    def read(cls, folder: Path = HERE) -> "Record":
+        # Numbers stay text, so that they are printed with the digits that the paper prints.
+        tables = tomllib.loads((folder / "published.toml").read_text(), parse_float=str)["tables"]
+        words = tomllib.loads((folder / "words.toml").read_text())
+        files = sorted((folder / "results").glob("*.json"))
+        bench = folder.parent / "benchmarks" / "results" / "speed.json"
+        speed = speed_rows(json.loads(bench.read_text())["rows"]) if bench.exists() else []
+        record = cls(tables, words, {path.name: json.loads(path.read_text()) for path in files}, speed)
+        record.check()
+        return record
+
+    def check(self) -> None:
+        """Refuse a row of an unknown table, and two rows for one figure."""
+        known = [table["id"] for table in self.tables]
+        for name, result in self.results.items():
+            for row in result["rows"]:
+                if row["table"] not in known:
+                    raise ValueError(f"{name}: {unknown('table', row['table'], known)}")
+        assert self.figures  # which looks for doubles
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return [row for result in self.results.values() for row in result["rows"]]
+
+    def of_table(self, table: str) -> list[Row]:
+        return [row for row in self.rows if row["table"] == table]
+
+    @cached_property
+    def figures(self) -> dict[str, Row]:
+        """Every row by its path; where there are several seeds, their paths end with /seed_N."""
+        rows = [*self.rows, *self.speed]
+        times = Counter(path_of(row) for row in rows)
+        found: dict[str, Row] = {}
+        for row in rows:
+            path = path_of(row) if times[path_of(row)] == 1 else f"{path_of(row)}/seed_{row['seed']}"
+            if path in found:
+                raise ValueError(f"there are two rows for {path} in results/*.json.")
+            found[path] = row
+        return found
+
+    @cached_property
+    def published(self) -> dict[str, str]:
+        """What the paper prints, as text, by path; its dashes are left out."""
+        return {
+            path_of({"table": table["id"], "model": model, "dataset": dataset, "metric": metric}): str(value)
+            for table in self.tables
+            for model, *values in table["rows"]
+            for (dataset, metric), value in zip(table["columns"], values, strict=True)
+            if value != "-"
+        }
+
+    def published_beside(self, row: Row) -> str | None:
+        """What the paper prints for a row: of its dataset, or of none in particular."""
+        return self.published.get(path_of(row)) or self.published.get(path_of({**row, "dataset": ""}))
+
+    def table(self, identifier: str) -> Table:
+        found = {table["id"]: table for table in self.tables}
+        if identifier not in found:
+            raise unknown("table", identifier, found)
+        return found[identifier]
+
+    def model(self, row: Row) -> str:
+        """The words for a row's model, in its table."""
+        own = self.table(row["table"]).get("models", {})
+        return own[row["model"]].format(**row) if row["model"] in own else self.word("models", row["model"], row)
+
+    def word(self, kind: str, identifier: str, row: Row | None = None) -> str:
+        """The words for a dataset, a metric or a model."""
+        if identifier not in self.words[kind]:
+            raise ValueError(f"{identifier!r} is not in [{kind}] of words.toml: add what people call it.")
+        return self.words[kind][identifier].format(**row or {})
