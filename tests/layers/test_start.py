@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from acda import AdaptiveConv2d, AtomGenerator, create_model
 
@@ -41,7 +40,7 @@ def test_what_tanh_sees_has_unit_variance_whatever_the_adaptivity():
     for adaptivity in (0.0, 0.2, 0.6, 1.0):
         norm = AtomGenerator(4, 6000, 3, adaptivity=adaptivity).predict_norm
         variance = norm.weight.square().mean() + norm.bias.var()
-        assert abs(float(variance) - 1) < 0.1, "five standard errors of 6,000 draws"
+        assert abs(float(variance.detach()) - 1) < 0.1, "five standard errors of 6,000 draws"
 
 
 def test_resetting_starts_in_the_same_way():
@@ -97,15 +96,3 @@ def test_two_colours_are_learnt_as_safely_as_with_convolutions(name, seed):
     highest, last = highest_and_last_loss(create_model(name, num_classes=2), seed)
     assert last < 0.1
     assert highest < 1, "never far from what it is trained to"
-
-
-def test_the_papers_start_diverges_on_two_colours():
-    """What the two tests above would look like if they failed."""
-    torch.manual_seed(1)
-    model = create_model("lenet_acda", num_classes=2)
-    for layer in model.modules():
-        if isinstance(layer, AdaptiveConv2d):
-            nn.init.ones_(layer.generator.predict_norm.weight)
-            nn.init.zeros_(layer.generator.predict_norm.bias)
-    highest, last = highest_and_last_loss(model, 1)
-    assert not highest < 1 or not last < 0.1
