@@ -90,9 +90,15 @@ def forward(
 
 
 def backward(
-    grad: Tensor, x: Tensor, alpha: Tensor, bases: Tensor | None, mixing: Tensor | None, *numbers: int
+    grad: Tensor,
+    x: Tensor,
+    alpha: Tensor,
+    bases: Tensor | None,
+    mixing: Tensor | None,
+    *numbers: int,
+    learn_bases: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of x, alpha, mixing, bias and bases. Those of what is None are empty.
+    """The gradients of x, alpha, mixing, bias and bases. What is None, or not to be learnt, has an empty one.
 
     Sums over several chunks are in float32, whatever the tensors are.
     """
@@ -101,7 +107,7 @@ def backward(
     grad_alpha = torch.empty_like(alpha)
     grad_x = torch.zeros_like(x, dtype=torch.float32)
     grad_A = x.new_zeros((0, 0, 0) if call.A is None else call.A.shape, dtype=torch.float32)
-    grad_bases = x.new_zeros((0, k * k) if bases is None else (len(bases), k * k), dtype=torch.float32)
+    grad_bases = x.new_zeros((alpha.shape[4] if learn_bases else 0), k * k, dtype=torch.float32)
     with torch.cuda.device_of(x):
         for lines in call.chunks(copies=2):
             D, dz = call.composed(lines), of_lines(grad, lines)
@@ -139,7 +145,7 @@ def _unmix(call: _Call, D: Tensor, grad: Tensor, lines: Lines, grad_A: Tensor) -
 
 
 def _decompose(call: _Call, dz: Tensor, lines: Lines, grad_alpha: Tensor, grad_bases: Tensor) -> None:
-    """Write dα = dD·ψᵀ into grad_alpha; adds αᵀ·dD to grad_bases. Without bases dα is dD itself."""
+    """Write dα = dD·ψᵀ into grad_alpha; adds αᵀ·dD to grad_bases if there is room. Without bases dα is dD itself."""
     bases, layout = call.bases, call.layout(lines)
     if bases is None:
         call.kernels.dD(call.x, dz, grad_alpha, layout, lines).run()
@@ -147,7 +153,8 @@ def _decompose(call: _Call, dz: Tensor, lines: Lines, grad_alpha: Tensor, grad_b
     dD = dz.new_empty(len(grad_alpha) * call.atoms, bases[0].numel())
     call.kernels.dD(call.x, dz, dD, layout, lines).run()
     torch.mm(dD, bases.flatten(1).t(), out=grad_alpha.flatten(0, 1))
-    grad_bases += of_lines(call.alpha, lines).flatten(0, 1).t() @ dD
+    if len(grad_bases):
+        grad_bases += of_lines(call.alpha, lines).flatten(0, 1).t() @ dD
 
 
 def of_lines(t: Tensor, lines: Lines) -> Tensor:

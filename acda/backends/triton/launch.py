@@ -148,11 +148,10 @@ class Launcher:
     def _common(self, layout: Layout, tile: Tile) -> dict[str, Any]:
         (_, H, W, C), (P, Q) = self.images, self.output
         (sy, sx), (py, px), (dy, dx) = self.window.stride, self.window.padding, self.window.dilation
-        return {
-            **{"H": H, "W": W, "C": C, "P": P, "Q": Q},
-            **{"sy": sy, "sx": sx, "py": py, "px": px, "dy": dy, "dx": dx},
-            **{f"{name}_stride": getattr(layout, name) for name in ("pixel", "atom", "channel", "group")},
-            "group_channels": layout.group_channels,
+        sizes = {"H": H, "W": W, "C": C, "P": P, "Q": Q}
+        window = {"sy": sy, "sx": sx, "py": py, "px": px, "dy": dy, "dx": dx}
+        strides = {f"{name}_stride": getattr(layout, name) for name in ("pixel", "atom", "channel", "group")}
+        constants = {
             "SIDE": self.window.side,
             "M": self.atoms,
             "BLOCK_C": min(tile.channels, power_of_two(C)),
@@ -160,10 +159,12 @@ class Launcher:
             "PRECISION": self.precision,
             "INTERPRETED": INTERPRETED,
         }
+        return {**sizes, **window, **strides, "group_channels": layout.group_channels, **constants}
 
 
 def _options(tile: Tile) -> dict[str, int]:
-    return {"num_warps": tile.warps, "num_stages": tile.stages}
+    # Triton 3.9 warns where nothing is said about fused multiply-adds.
+    return {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": True}
 
 
 INTERPRETED: bool = triton.knobs.runtime.interpret

@@ -94,7 +94,8 @@ _TENSOR_CORES = {
 # By what the GPU is: the major compute capability of NVIDIA's, "hip" for AMD's, "interpreter" for none.
 _TABLE = {
     8: _TENSOR_CORES,
-    "interpreter": dict.fromkeys(_TENSOR_CORES, _TENSOR_CORES["half"]),
+    # Every operation of the interpreter takes long, however large its operands are.
+    "interpreter": dict.fromkeys(_TENSOR_CORES, Tiles(z=Tile(64, 128), dD=Tile(32, 128), dx=Tile(128, 128))),
 }
 
 
