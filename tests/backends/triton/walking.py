@@ -38,12 +38,13 @@ def _called(node: Any, arriving: dict[int, Tensor]) -> tuple[Tensor | None, ...]
         node.variable.grad = grad.sum_to_size(node.variable.shape).detach()
         return ()
     arguments = [arriving.get(slot) for slot in range(max(arriving) + 1)]
+    grads = node(*arguments) if callable(node) else node.apply(*arguments)
+    grads = grads if isinstance(grads, tuple) else (grads,)
     if callable(node):
-        grads = node(*arguments)
-        return grads if isinstance(grads, tuple) else (grads,)
+        return grads
     # A function written in Python has gradients for all its arguments, and edges for those that are tensors.
-    grads = iter(grad for grad, needed in zip(node.apply(*arguments), node.needs_input_grad, strict=True) if needed)
-    return tuple(None if following is None else next(grads) for following, _ in node.next_functions)
+    wanted = iter([grad for grad, needed in zip(grads, node.needs_input_grad, strict=True) if needed])
+    return tuple(None if following is None else next(wanted) for following, _ in node.next_functions)
 
 
 def _consumers(root: Any) -> Counter[Any]:
