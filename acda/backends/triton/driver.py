@@ -58,7 +58,7 @@ class _Call:
         """How z and dz lie: for torch's batched product, or without mixing as the result."""
         if self.A is None:
             return Layout.by_channel(self.atoms, self.channels)
-        return Layout.by_group(lines.count * self.alpha.shape[2], self.atoms, self.channels // self.groups)
+        return Layout.by_group(lines.number * self.alpha.shape[2], self.atoms, self.channels // self.groups)
 
     def composed(self, lines: Lines) -> Tensor:
         """D = αψ of these lines, (n·M, k²)."""
@@ -68,7 +68,7 @@ class _Call:
     def responses(self, D: Tensor, lines: Lines) -> Tensor:
         """z of these lines, (groups, n, M·C/groups)."""
         assert self.A is not None
-        z = self.x.new_empty(self.groups, lines.count * self.alpha.shape[2], self.A.shape[1])
+        z = self.x.new_empty(self.groups, lines.number * self.alpha.shape[2], self.A.shape[1])
         self.kernels.z(self.x, D, z, self.layout(lines), lines).run()
         return z
 
@@ -193,7 +193,8 @@ def precision(x: Tensor) -> str:
     """
     if x.dtype != torch.float32:
         return "half"
-    if torch.backends.cudnn.conv.fp32_precision == "tf32" and _has_tf32(x.device):
+    convolutions = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+    if convolutions == "tf32" and _has_tf32(x.device):
         return "tf32"
     return "ieee" if torch.version.hip else "tf32x3"
 

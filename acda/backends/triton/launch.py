@@ -37,7 +37,7 @@ class Lines(NamedTuple):
     last: int
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         return self.last - self.first
 
 
@@ -103,7 +103,7 @@ class Launcher:
             "tile_rows": tile_rows,
             "first_tile_row": first,
             "first_line": lines.first,
-            "lines": lines.count,
+            "lines": lines.number,
             "HEIGHT": height,
             "WIDTH": width,
             "INNER": tile.inner,
@@ -143,7 +143,7 @@ class Launcher:
             "ROWS": band.rows,
             "COLUMNS": band.columns,
             "TAP_ROWS": band.tap_rows(self.window.side, tile.inner),
-        }, tiles * lines.count
+        }, tiles * lines.number
 
     def _common(self, layout: Layout, tile: Tile) -> dict[str, Any]:
         (_, H, W, C), (P, Q) = self.images, self.output

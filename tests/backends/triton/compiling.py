@@ -49,7 +49,7 @@ def launches(
     images = (8, 100, 100, channels)
     launcher = Launcher(window, images, (P, Q), atoms, tiles, "ieee" if precision == "half" else precision)
     lines = Lines(160, 176)
-    n = lines.count * Q
+    n = lines.number * Q
     x, D, z = (torch.empty(s, dtype=dtype, device="meta") for s in (images, (n, atoms, side**2), (n, atoms, channels)))
     layout = Layout.by_group(n, atoms, channels // groups)
     return {

@@ -147,7 +147,7 @@ def test_the_chunks_of_the_cases_are_what_their_names_say(monkeypatch):
         stride, padding = ((n, n) if isinstance(n, int) else n for n in (case.stride, case.padding))
         x, alpha = x.permute(0, 2, 3, 1), alpha.permute(0, 3, 4, 1, 2)
         call = driver._Call.of(x, alpha, None, None, (case.side, *stride, *padding, 1, 1, 1))
-        return [lines.count for lines in call.chunks(copies=2)]
+        return [lines.number for lines in call.chunks(copies=2)]
 
     assert counts(CASES["chunks of one line, across images"]) == [1] * 6
     assert counts(CASES["chunks of four lines, across images"]) == [4, 4, 1]
