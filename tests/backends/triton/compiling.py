@@ -17,7 +17,6 @@ from acda.window import Window
 
 TYPES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16"}
 TARGETS = {
-    "sm_75": GPUTarget("cuda", 75, 32),
     "sm_80": GPUTarget("cuda", 80, 32),
     "sm_90": GPUTarget("cuda", 90, 32),
     "sm_100": GPUTarget("cuda", 100, 32),

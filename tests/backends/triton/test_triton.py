@@ -84,6 +84,14 @@ def test_export_goes_to_the_reference(monkeypatch):
     assert chosen("auto", on_gpu()) is reference
 
 
+def test_compiling_asks_for_the_gpu_without_breaking_the_graph():
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if triton.why_not_here(0) is None else x - 1
+
+    expected = run(torch.ones(1))
+    assert torch.equal(torch.compile(run, fullgraph=True, backend="eager")(torch.ones(1)), expected)
+
+
 def test_insisting_on_it_elsewhere_says_why_not():
     x, alpha, mixing = torch.ones(1, 1, 4, 4), torch.ones(1, 1, 9, 2, 2), torch.ones(1, 1, 1)
     with pytest.raises(ValueError, match='"triton" cannot run: it runs on CUDA and ROCm devices; the input is on cpu'):
