@@ -16,6 +16,8 @@ from acda.window import Window
 
 # One program takes at most so many channels of z with the same band.
 CHANNELS_A_BAND = 128
+# A band that does not fit into one tile is gathered piece by piece, which takes registers: smaller pieces do not spill.
+TAPS_A_PIECE = 64
 
 
 class Launch(NamedTuple):
@@ -76,6 +78,8 @@ class Launcher:
         """z of these lines, from x and the atoms D of these lines."""
         tile, C = self.tiles.z, self.images[3]
         arguments, groups = self._banded(layout, lines, tile)
+        if arguments["TAP_ROWS"] < self.window.side:
+            arguments["TAP_ROWS"] = self._band.tap_rows(self.window.side, min(tile.inner, TAPS_A_PIECE))
         # A multiple of the block, so that no block is computed twice.
         block = arguments["BLOCK_C"]
         each = max(block, CHANNELS_A_BAND)

@@ -103,3 +103,9 @@ def _assembled(ptx: str, folder: Path) -> str:
     command = [tool, "-v", f"--gpu-name={architecture}", str(source), "-o", str(folder / "kernel.o")]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return result.stderr + result.stdout
+
+
+def uses_tensor_cores(kernel: Any) -> bool:
+    """Whether the assembly has one of the instructions that multiply matrices."""
+    text = kernel.asm.get("ptx") or kernel.asm["amdgcn"]
+    return any(name in text for name in ("mma.sync", "wgmma.mma_async", "tcgen05.mma", "v_mfma"))

@@ -1,11 +1,11 @@
-"""Every launch compiles for GPUs that are not there: without spilled registers, within their shared memory."""
+"""Every launch compiles for GPUs that are not there: without spills, within their memory, for their tensor cores."""
 
 import pytest
 import torch
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from tests.backends.triton.compiling import TARGETS, compiled, launches, usage
+from tests.backends.triton.compiling import TARGETS, compiled, launches, usage, uses_tensor_cores
 
 # What a block may use on compute capability 8.6, 8.9 and 12.0, with room for what Triton adds; 8.0 and 9.0 have more.
 SHARED_BYTES = 96 * 2**10
@@ -32,10 +32,12 @@ OTHER_LAYERS = {
 def assert_fits(target: str, precision: str, dtype: torch.dtype, record, folder, **layer: int) -> None:
     gpu = TARGETS[target]
     for name, launch in launches("hip" if gpu.backend == "hip" else gpu.arch // 10, precision, dtype, **layer).items():
-        taken = usage(compiled(launch, gpu), folder)
+        kernel = compiled(launch, gpu)
+        taken = usage(kernel, folder)
         record(f"registers of {name}, {precision}, {target}", taken.registers)
         assert taken.spilled_bytes == 0, name
         assert taken.shared_bytes <= SHARED_BYTES, name
+        assert uses_tensor_cores(kernel), name
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +62,3 @@ def test_the_kernels_fit_elsewhere(target, precision, dtype, record_property, tm
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_kernels_of_other_layers_fit(precision, layer, record_property, tmp_path):
     assert_fits("sm_80", precision, PRECISIONS[precision], record_property, tmp_path, **layer)
-
-
-def test_half_precision_and_tf32_are_multiplied_on_tensor_cores():
-    for precision, kind in (("half", "bf16"), ("tf32", "tf32")):
-        for name, launch in launches(8, precision, PRECISIONS[precision], channels=64).items():
-            assert f"f32.{kind}.{kind}.f32" in compiled(launch, TARGETS["sm_80"]).asm["ptx"], name
