@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-matrix check campaign install clean
+# `make test-all` adds what takes long: builds, real processes, every GPU that Triton compiles for.
+.PHONY: demo test test-all test-matrix check campaign install clean
 MINUTES ?= 10
 
 demo: $(READY)
@@ -11,6 +12,9 @@ demo: $(READY)
 
 test: check
 	$(VENV)/bin/python -m pytest -n 2 -q
+
+test-all: check
+	$(VENV)/bin/python -m pytest -n 2 -q -m 'not campaign'
 
 # Kernel, layers and functions with fewer vectors, other numbers of threads and other seeds; SEEDS=20 adds seeds.
 test-matrix: $(READY)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acda.backends import native, reference
+from acda.backends import choose, native
 from acda.window import Pair, Window, kernel_side
 
 
@@ -38,18 +38,20 @@ def adaptive_conv2d(
     returns: (B, O, P, Q), the shape that `F.conv2d` gives with the same arguments; channels_last where x is
 
     bases=None is the pixel basis: L = k², row by row, and the coefficients are the atoms themselves.
-    backend: "native" is the fused CPU kernel, "reference" plain torch, "auto" the first of them that can run.
-    Half precision is computed and accumulated in float32 and cast back.
+    backend: "triton" are the GPU kernels, "native" is the fused CPU kernel, "reference" plain torch, "auto" the first
+        of them that can run.
+    Half precision is computed and accumulated in float32 and cast back. The GPU kernels multiply it as it is, and
+    accumulate in float32.
     """
     check_input(x)
     window = Window.of(_side_of(coefficients, bases), stride, padding, dilation)
     check_alike(x, coefficients=coefficients, bases=bases, mixing=mixing, bias=bias)
     _check_mixing(x, coefficients, mixing, bias, groups)
     _check_per_pixel("coefficients", coefficients, (x.shape[0], *coefficients.shape[1:3]), x, window)
-    run = (native if takes_native(backend, x, bases) else reference).adaptive_conv2d
-    compute, result = _precision(x)
+    kernels = choose(backend, x, bases)
+    compute, result = _precision(x, kernels)
     args = [None if t is None else t.to(compute) for t in (x, coefficients, bases, mixing, bias)]
-    return like_input(_without_autocast(run, x, *args, window, groups).to(result), x)
+    return like_input(_without_autocast(kernels.adaptive_conv2d, x, *args, window, groups).to(result), x)
 
 
 def per_pixel_conv2d(
@@ -75,9 +77,9 @@ def per_pixel_conv2d(
     window = Window.of(kernel_side((int(filters.shape[2]), int(filters.shape[3]))), stride, padding, dilation)
     check_alike(x, filters=filters)
     _check_per_pixel("filters", filters, (x.shape[0], *filters.shape[1:4]), x, window)
-    run = (native if takes_native(backend, x) else reference).per_pixel_conv2d
-    compute, result = _precision(x)
-    y = _without_autocast(run, x, x.to(compute), filters.to(compute), window)
+    kernels = choose(backend, x)
+    compute, result = _precision(x, kernels)
+    y = _without_autocast(kernels.per_pixel_conv2d, x, x.to(compute), filters.to(compute), window)
     return like_input(y.to(result), x)
 
 
@@ -115,17 +117,8 @@ def takes_native_exactly(backend: str, x: Tensor) -> bool:
 
 
 def takes_native(backend: str, x: Tensor, bases: Tensor | None = None) -> bool:
-    """The native kernel where it can run, the reference elsewhere, unless the caller insists on one."""
-    if backend not in ("auto", "native", "reference"):
-        raise ValueError(f'backend needs "auto", "native" or "reference"; got {backend!r}.')
-    if backend == "reference":
-        return False
-    reason = native.why_not(x, bases, insisted=backend == "native")
-    if reason and backend == "native":
-        raise ValueError(f'backend="native" cannot run: {reason}. Use backend="auto" or "reference".')
-    if x.device.type == "cpu":
-        native.say_once_that_it_is_slow()
-    return reason is None
+    """Whether the native kernel is the one to run."""
+    return choose(backend, x, bases) is native
 
 
 def _side_of(coefficients: Tensor, bases: Tensor | None) -> int:
@@ -217,14 +210,16 @@ def _autocast_on(x: Tensor) -> bool:
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
-def _precision(x: Tensor) -> tuple[torch.dtype, torch.dtype]:
+def _precision(x: Tensor, kernels: ModuleType) -> tuple[torch.dtype, torch.dtype]:
     """The dtypes to compute in and to return: float64 stays, everything else is computed in float32.
 
-    Under autocast the result has autocast's dtype, as a convolution's would.
+    Under autocast the result has autocast's dtype, as a convolution's would. The GPU kernels compute in the dtype of
+    the result.
     """
     if x.dtype == torch.float64:
         return torch.float64, torch.float64
-    return torch.float32, torch.get_autocast_dtype(x.device.type) if _autocast_on(x) else x.dtype
+    result = torch.get_autocast_dtype(x.device.type) if _autocast_on(x) else x.dtype
+    return result if kernels is triton else torch.float32, result
 
 
 def _without_autocast(function: Callable[..., Tensor], x: Tensor, *args: Any) -> Tensor:

@@ -4,14 +4,18 @@ import json
 
 import torch
 
-from acda.backends import native
+from acda.backends import native, triton
 from acda.support.environment import describe
 
 
 def info() -> None:
     """Print versions, threads, vector instructions and backends, as JSON."""
     facts = describe()
-    facts["backends"] = {"reference": "yes, on every device", "native": native.MISSING or _vectors()}
+    facts["backends"] = {
+        "reference": "yes, on every device",
+        "native": native.MISSING or _vectors(),
+        "triton": triton.state(),
+    }
     facts["accelerators"] = (
         "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "none"
     )

@@ -1,0 +1,93 @@
+"""The GPU kernels, written in Triton: the second implementation of the operators that `native` describes to torch.
+
+Checked in Triton's interpreter and compiled for the GPUs that the tests name. Never run on a GPU, never timed.
+Triton itself is imported with the first call.
+"""
+
+import os
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from acda.backends.native import _dense, _numbers, _PixelMajor
+from acda.backends.reference import needs_grad
+from acda.backends.triton import operators
+from acda.window import Window
+
+# The oldest NVIDIA GPUs whose tensor cores multiply TF32 and bfloat16: Ampere.
+LEAST_CAPABILITY = (8, 0)
+_devices = {"cuda"}
+
+
+def adaptive_conv2d(
+    x: Tensor, alpha: Tensor, bases: Tensor | None, mixing: Tensor, bias: Tensor | None, window: Window, groups: int
+) -> Tensor:
+    """As reference.adaptive_conv2d; the result is channels_last."""
+    parameters = (_dense(bases), mixing.contiguous(), _dense(bias))
+    numbers = (*_numbers(window), groups)
+    run = operators.with_learnable_bases if needs_grad(bases) else torch.ops.acda.adaptive_conv2d
+    return run(_PixelMajor.apply(x), _PixelMajor.apply(alpha), *parameters, *numbers).permute(0, 3, 1, 2)
+
+
+def per_pixel_conv2d(x: Tensor, filters: Tensor, window: Window) -> Tensor:
+    """As reference.per_pixel_conv2d; the result is channels_last."""
+    filters = _PixelMajor.apply(filters.flatten(2, 3))
+    z = torch.ops.acda.adaptive_conv2d(_PixelMajor.apply(x), filters, None, None, None, *_numbers(window), 1)
+    return z.permute(0, 3, 1, 2)
+
+
+def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> str | None:
+    """The reason why the kernels cannot take these tensors, or None when they can.
+
+    insisted: the caller asked for these kernels, and so for their operators in an exported program too.
+    """
+    if x.device.type not in _devices:
+        return f"it runs on CUDA and ROCm devices; the input is on {x.device}"
+    if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return f"it computes in float32, float16 and bfloat16; the input is {x.dtype}"
+    if torch.compiler.is_exporting() and not insisted:
+        return "an exported program consists of standard operations"
+    if torch._C._get_tracing_state() is not None:
+        return "a traced program consists of standard operations"
+    if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
+        return "it has no rule for vmap and forward-mode derivatives"
+    return why_not_here(x.device.index or 0) if x.is_cuda else None
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def why_not_here(index: int = 0) -> str | None:
+    """The reason why the kernels cannot run on this GPU of this installation, or None when they can."""
+    return _ask_once(index)
+
+
+@cache
+def _ask_once(index: int) -> str | None:
+    if find_spec("triton") is None:
+        return "Triton is not installed, which torch brings along on Linux"
+    if not torch.cuda.is_available():
+        return None  # the tensor is a fake one: nothing is computed, the operator tells shapes and costs
+    capability = torch.cuda.get_device_capability(index)
+    if torch.version.hip is None and capability < LEAST_CAPABILITY:
+        needed, came = (".".join(map(str, version)) for version in (LEAST_CAPABILITY, capability))
+        return f"it needs compute capability {needed}; this GPU has {came}"
+    return None
+
+
+def state() -> str:
+    """What `acda info` says about the kernels."""
+    if (reason := why_not_here()) or not torch.cuda.is_available():
+        return reason or "it runs on CUDA and ROCm devices; there is none"
+    return "yes, on CUDA and ROCm devices; compiled and interpreted in tests, never timed"
+
+
+def interpret() -> None:
+    """Let the operators run on the CPU in Triton's interpreter, for the rest of the process: for tests and debugging.
+
+    It replaces the native kernel of the same operators.
+    """
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        raise RuntimeError("Triton's interpreter needs the environment variable TRITON_INTERPRET=1 from the start.")
+    operators.implement("CPU")
+    _devices.add("cpu")
