@@ -1,6 +1,7 @@
 """Files of a training with bytes or values changed: used, or refused with a ValueError; never weights that are not
 finite. And runs that are killed at random moments, which end with the weights of one that was not."""
 
+import contextlib
 import io
 import json
 import os
@@ -25,6 +26,7 @@ from acda.photos.weights import load, write_weights
 from acda.training.data.crowds import _ann_points, _image_info, _mat
 from acda.training.recipe import Classification, read_recipe
 from acda.training.run import Run, fit
+from acda.training.tasks.task import Task
 from tests.campaigns.frame import Campaign
 from tests.photos.test_weights import FACTS, tensors
 from tests.training.runs import assert_same, command, weights
@@ -149,18 +151,36 @@ def small(epochs: int) -> Classification:
     return Classification(model="lenet", epochs=epochs, data=pictures(), batch_size=5, learning_rate=0.01)
 
 
+class Stop(Exception):
+    pass
+
+
 @cache
 def begun() -> Path:
-    """A run of three epochs as it was after the second."""
-    folder = workspace() / "begun"
-    fit(small(2), "run", Run(out=folder, accelerator="cpu"))
-    for name in ("weights.safetensors", "curves.png"):
-        (folder / name).unlink()
+    """A run of two epochs as it was after the first."""
+    folder, original = workspace() / "begun", Task.training_step
+
+    def stops(self: Task, batch: Any, index: int) -> Any:
+        if self.current_epoch == 1:
+            raise Stop
+        return original(self, batch, index)
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Stop):
+        patch.setattr(Task, "training_step", stops)
+        fit(small(2), "run", Run(out=folder, accelerator="cpu"))
     return folder
 
 
+@cache
+def completed() -> Path:
+    """The same run, resumed from its sound checkpoint."""
+    shutil.copytree(begun(), workspace() / "completed")
+    fit(small(2), "run", Run(out=workspace() / "completed", accelerator="cpu", resume=True))
+    return workspace() / "completed"
+
+
 def try_checkpoint(random: Random) -> str:
-    """Resuming from a changed checkpoint: refused, or weights that are those of the unchanged one."""
+    """Resuming from a changed checkpoint: refused, or finite weights; with changed bytes those of the sound one."""
     folder = workspace() / "resumed"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(begun(), folder)
@@ -182,6 +202,8 @@ def try_checkpoint(random: Random) -> str:
         assert last.read_bytes() == kept, "the checkpoint was written over"
         return f"checkpoint with changed {kind} refused"
     load_finite(folder)
+    if by_bytes:  # they were of no importance
+        assert_same(weights(folder), weights(completed()))
     return f"checkpoint with changed {kind} read"
 
 
