@@ -10,13 +10,14 @@ torch.Size([1, 16, 20, 30])
 
 from collections.abc import Callable
 from math import isqrt
+from types import ModuleType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acda.backends import choose, native
+from acda.backends import choose, native, triton
 from acda.window import Pair, Window, kernel_side
 
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from acda import AdaptiveConv2d, create_model
+from acda import AdaptiveConv2d, AtomGenerator, create_model
 from acda.decompose import decompose_filters
 from acda.support.environment import write_results
 from acda.training.data.patterns import pattern_map
@@ -45,6 +45,7 @@ def scaled(scale: float, shift: float) -> Callable[[AdaptiveConv2d], None]:
     """Φ's last normalisation begins with this scale, and with shifts of this standard deviation."""
 
     def begin(layer: AdaptiveConv2d) -> None:
+        assert isinstance(layer.generator, AtomGenerator)
         norm = layer.generator.predict_norm
         nn.init.constant_(norm.weight, scale)
         nn.init.normal_(norm.bias, std=shift)
@@ -70,6 +71,7 @@ def drawn_as_filters(scale: float) -> Callable[[AdaptiveConv2d], None]:
         mixed = torch.randn(layer.num_atoms, len(coefficients), dtype=torch.float64) @ coefficients
         # As strong in the sum of squares as the other starts, and within Tanh's range.
         mixed = mixed * (0.394294 / mixed.square().mean()).sqrt()
+        assert isinstance(layer.generator, AtomGenerator)
         layer.generator.predict_norm.bias.data.copy_(mixed.clamp(-0.95, 0.95).atanh().flatten())
 
     return begin
@@ -202,8 +204,8 @@ def residual_network(form: str) -> nn.Module:
     kind: Callable[..., nn.Module] = nn.Conv2d if form in CONVOLUTIONS else AdaptiveConv2d
     blocks = [Block(kind(CHANNELS, CHANNELS, side, padding=side // 2)) for _ in range(3)]
     last = nn.Conv2d(CHANNELS, 3, 3, padding=1)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
+    for parameter in last.parameters():
+        nn.init.zeros_(parameter)
     return start(nn.Sequential(nn.Conv2d(3, CHANNELS, 3, padding=1), nn.ReLU(), *blocks, last), form)
 
 

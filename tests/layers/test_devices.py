@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from acda import AdaptiveConv2d, create_model
-from acda.backends import reference
-from acda.functional import adaptive_conv2d, chosen
+from acda.backends import choose, reference
+from acda.functional import adaptive_conv2d
 
 AVAILABLE = {
     "cpu": lambda: True,
@@ -91,7 +91,7 @@ def test_a_training_step_lowers_the_loss(device):
 def test_the_kernels_give_the_same_bits_every_time(device):
     shapes = (2, 4, 13, 14), (2, 6, 9, 13, 14), (9, 7, 7), (5, 4, 6)
     x, alpha, bases, mixing = (torch.randn(*shape, device=device, requires_grad=shape != (9, 7, 7)) for shape in shapes)
-    if chosen("auto", x, bases) is reference:
+    if choose("auto", x, bases) is reference:
         pytest.skip("promised of the kernels, not of plain torch")
 
     def once() -> list[torch.Tensor]:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from acda.backends import native, reference, triton
-from acda.functional import adaptive_conv2d, chosen
+from acda.backends import choose, native, reference, triton
+from acda.functional import adaptive_conv2d
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 needs_triton = pytest.mark.skipif(triton.find_spec("triton") is None, reason="Triton is not installed")
@@ -30,25 +30,25 @@ def on_gpu(dtype: torch.dtype = torch.float32) -> torch.Tensor:
 @needs_triton
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_auto_is_triton_on_a_gpu(dtype):
-    assert chosen("auto", on_gpu(dtype)) is triton
+    assert choose("auto", on_gpu(dtype)) is triton
 
 
 def test_auto_is_native_on_the_cpu():
-    assert chosen("auto", torch.ones(1, 2, 5, 5)) is (native if native.MISSING is None else reference)
+    assert choose("auto", torch.ones(1, 2, 5, 5)) is (native if native.MISSING is None else reference)
 
 
 @no_gpu
 def test_double_precision_goes_to_the_reference():
     x = on_gpu(torch.float64)
     assert triton.why_not(x) == "it computes in float32, float16 and bfloat16; the input is torch.float64"
-    assert chosen("auto", x) is reference
+    assert choose("auto", x) is reference
 
 
 @no_gpu
 def test_without_triton_the_reference_runs(monkeypatch):
     monkeypatch.setattr(triton, "find_spec", lambda name: None)
     assert "Triton is not installed" in str(triton.why_not(on_gpu()))
-    assert chosen("auto", on_gpu()) is reference
+    assert choose("auto", on_gpu()) is reference
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_vmap_goes_to_the_reference():
 def test_export_goes_to_the_reference(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
     assert triton.why_not(on_gpu()) == "an exported program consists of standard operations"
-    assert chosen("auto", on_gpu()) is reference
+    assert choose("auto", on_gpu()) is reference
 
 
 def test_compiling_asks_for_the_gpu_without_breaking_the_graph():
@@ -100,7 +100,7 @@ def test_insisting_on_it_elsewhere_says_why_not():
 
 def test_an_unknown_backend_is_named():
     with pytest.raises(ValueError, match='"auto", "triton", "native" or "reference"; got \'cuda\''):
-        chosen("cuda", torch.ones(1, 1, 4, 4))
+        choose("cuda", torch.ones(1, 1, 4, 4))
 
 
 def test_importing_acda_does_not_import_the_kernels():
