@@ -88,7 +88,7 @@ INPUT_TILE = (2, 8)
 _TENSOR_CORES = {
     "half": Tiles(z=Tile(64, 128), dD=Tile(32, 128), dx=Tile(128, 32)),
     "tf32": Tiles(z=Tile(32, 128), dD=Tile(32, 128), dx=Tile(128, 32)),
-    "tf32x3": Tiles(z=Tile(32, 32), dD=Tile(32, 128, warps=8), dx=Tile(64, 32)),
+    "tf32x3": Tiles(z=Tile(32, 32, warps=8), dD=Tile(32, 128, warps=8), dx=Tile(64, 32)),
     "ieee": Tiles(z=Tile(32, 32), dD=Tile(32, 128, warps=8), dx=Tile(64, 32)),
 }
 # By what the GPU is: the major compute capability of NVIDIA's, "hip" for AMD's, "interpreter" for none.
