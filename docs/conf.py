@@ -9,8 +9,6 @@ project = "acda"
 copyright = "The acda authors"
 html_title = "acda"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "docstrings"]
-# docs/gpu.md is optional: the table of contents takes it where it exists.
-suppress_warnings = ["toc.empty_glob"]
 # References from the paper's results to their sections need anchors of headings.
 myst_heading_anchors = 3
 autodoc_typehints = "none"
@@ -23,5 +21,7 @@ html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_theme_options = {"light_css_variables": {"color-brand-primary": "#4338ca", "color-brand-content": "#4338ca"},
-                      "dark_css_variables": {"color-brand-primary": "#a5b4fc", "color-brand-content": "#a5b4fc"}}
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#4338ca", "color-brand-content": "#4338ca"},
+    "dark_css_variables": {"color-brand-primary": "#a5b4fc", "color-brand-content": "#a5b4fc"},
+}

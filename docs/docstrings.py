@@ -1,7 +1,8 @@
 """A Sphinx extension: acda's docstrings, which are plain text with `code`, as reStructuredText.
 
-A line `name: what it is`, with further lines indented, describes an argument; several may stand in one line, four
-spaces apart. Together they become a list. Everything else is paragraphs and examples.
+A line `name: what it is` describes an argument; several may stand in one line, four spaces apart. Together they become
+a list. Further lines belong to the last of them if they are indented, or if the line before ends in the middle of a
+sentence. Everything else is paragraphs and examples.
 """
 
 import re
@@ -29,30 +30,23 @@ def translated(lines: list[str]) -> Iterator[str]:
     """The same docstring in reStructuredText.
 
     >>> list(translated(["Blend *all* of `x`.", "", "x: (B, C)    scale: a factor,", "    one unless given"]))
-    ['Blend \\\\*all\\\\* of ``x``.', '', '', '* ``x``: (B, C)', '* ``scale``: a factor,', '  one unless given', '']
+    ['Blend \\\\*all\\\\* of ``x``.', '', '', '* ``x``: (B, C)', '* ``scale``: a factor,', '  one unless given']
     """
     example = in_list = False
+    before = ""
     for line in lines:
         example = line.startswith(">>>") or (example and bool(line.strip()))
+        found = not example and ARGUMENT.fullmatch(line) is not None
+        goes_on = in_list and bool(line) and (line.startswith("    ") or not before.endswith("."))
+        if found != in_list and not goes_on:
+            yield ""  # around a list
         if example:
             yield line
-            continue
-        found = ARGUMENT.fullmatch(line)
-        if found and not in_list:
-            yield ""  # a list needs an empty line before it
-        if found:
-            in_list = True
-            for part in APART.split(line):
-                yield argument(part)
-        elif in_list and line.startswith("    "):
-            yield f"  {escaped(line.strip())}"
+        elif found:
+            yield from map(argument, APART.split(line))
         else:
-            if in_list:
-                yield ""
-            in_list = False
-            yield escaped(line)
-    if in_list:
-        yield ""
+            yield f"  {escaped(line.strip())}" if goes_on else escaped(line)
+        in_list, before = found or goes_on, line
 
 
 def argument(text: str) -> str:
@@ -65,6 +59,4 @@ def argument(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Text with `code` as ``code``, and what reStructuredText would take for markup as it is."""
-    return "".join(
-        f"`{part}`" if CODE.fullmatch(part) else SPECIAL.sub(r"\\\1", part) for part in CODE.split(text)
-    )
+    return "".join(f"`{part}`" if CODE.fullmatch(part) else SPECIAL.sub(r"\\\1", part) for part in CODE.split(text))
