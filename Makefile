@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 
 # `make test-all` adds what takes long: builds, real processes, every GPU that Triton compiles for.
-.PHONY: demo test test-all test-matrix check campaign install clean
+.PHONY: demo test test-all test-matrix check docs campaign install clean
 MINUTES ?= 10
 
 demo: $(READY)
@@ -24,6 +24,10 @@ check: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+# The site, in build/docs/index.html; a warning is an error.
+docs: $(READY)
+	$(VENV)/bin/python -m sphinx -W --keep-going -q docs build/docs
 
 # Random cases until the minutes are over, e.g. make campaign MINUTES=60 ONLY=kernel FIGURES=campaign.json
 campaign: $(READY)

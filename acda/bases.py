@@ -22,6 +22,7 @@ def fourier_bessel(
 ) -> Tensor:
     """The first `num_bases` Fourier-Bessel elements on a k×k grid, each of unit norm.
 
+    kernel_size: k, odd and at least 3
     returns: (num_bases, k, k), ordered by the root of the Bessel function: angular order and radial index
     (0,1), (1,1) cos, (1,1) sin, (2,1) cos, (2,1) sin, (0,2), … The angle runs from the x axis (columns) to the
     y axis (rows).
@@ -47,6 +48,8 @@ def multiscale_fourier_bessel(
 ) -> Tensor:
     """Fourier-Bessel elements at several sizes, each set zero-padded to k×k and stacked, small sizes first.
 
+    kernel_size: k, odd and at least 3
+    num_bases: elements of each size
     scales: odd sizes, none larger than the kernel; None means 3, 5, … k.
     returns: (S·num_bases, k, k)
 

@@ -38,6 +38,7 @@ def convert(
 ) -> nn.Module:
     """The model with its Conv2d layers (exactly that type) swapped for AdaptiveConv2d.
 
+    inplace: change the model itself; unless given, a copy is changed and returned.
     names: which ones, by their dotted names: a pattern ("layer4.*"), several, or a function of the name, or of the
         name and the module where it requires two arguments.
     pointwise: swap 1×1 convolutions too. They have no window to adapt, and num_atoms multiplies their parameters. Their

@@ -31,10 +31,12 @@ BIAS = {aten.convolution: 2, aten.addmm: 0, aten.baddbmm: 0, ours.adaptive_conv2
 class Cost:
     """The cost of a module on an input, and of the modules within it by their dotted names.
 
+    kind: name of the module's class
     multiply_adds: products of convolutions, matrices and acda's operators, and one for each bias added; elementwise
         operations (normalisation, activations) do not count, as everywhere.
     kept_bytes: activations that training holds until the backward pass, without parameters and buffers; counted in
         eval mode, so that the masks of dropout come on top.
+    layers: the same for the modules within it
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Cost:
 def count(module: nn.Module, *shapes: tuple[int, ...]) -> Cost:
     """Count exactly, on meta tensors: nothing is computed, whatever the size.
 
+    module: a layer or a network; it stays as it is.
     shapes: one for each input, batch included.
     """
     if not shapes:
@@ -139,7 +142,13 @@ def _parameters(module: nn.Module) -> int:
 
 
 def seconds(module: nn.Module, *shapes: tuple[int, ...], training: bool = False, rounds: int = 5) -> float:
-    """Median time of one pass where the module is: inference, or forward and backward. For comparisons in one run."""
+    """Median time of one pass where the module is: inference, or forward and backward. For comparisons in one run.
+
+    module: it stays as it is.
+    shapes: one for each input, batch included.
+    training: whether to run backward too.
+    rounds: passes that are timed, after one that is not.
+    """
     module = copy.deepcopy(module)  # training moves its statistics
     like = next(module.parameters(), torch.empty(0))
     learnt = [p for p in module.parameters() if p.requires_grad]

@@ -39,6 +39,7 @@ def adaptive_conv2d(
     returns: (B, O, P, Q), the shape that `F.conv2d` gives with the same arguments; channels_last where x is
 
     bases=None is the pixel basis: L = k², row by row, and the coefficients are the atoms themselves.
+    stride, padding, dilation, groups: as in `F.conv2d`.
     backend: "triton" are the GPU kernels, "native" is the fused CPU kernel, "reference" plain torch, "auto" the first
         of them that can run.
     Half precision is computed and accumulated in float32 and cast back. The GPU kernels multiply it as it is, and
@@ -66,6 +67,9 @@ def per_pixel_conv2d(
     """Filter every channel of a pixel with each of that pixel's own M filters.
 
     x: (B, C, H, W)    filters: (B, M, k, k, P, Q)    returns: (B, C·M, P, Q), channel c·M + m
+
+    stride, padding, dilation: as in `F.conv2d`.
+    backend: as in adaptive_conv2d.
 
     >>> blur = torch.full((1, 1, 3, 3, 4, 4), 1 / 9)
     >>> per_pixel_conv2d(torch.ones(1, 3, 6, 6), blur).shape

@@ -79,6 +79,7 @@ def drawn_as_filters(scale: float) -> Callable[[AdaptiveConv2d], None]:
 
 FORMS: dict[str, Callable[[AdaptiveConv2d], None]] = {
     "paper": scaled(1.0, 0.0),
+    "scale 0.7": scaled(0.7, 0.714),
     "scale 0.5": scaled(0.5, 0.866),
     "scale 0.2": scaled(0.2, 0.98),
     "scale 0.1": scaled(0.1, 0.995),

@@ -39,7 +39,8 @@ def demo(seed: Count = 0, out: Folder = Path("demo"), steps: Count = 1500) -> No
     started = time.perf_counter()
     scene = pattern_map(seed)
     torch.manual_seed(seed)
-    layers = {"conv": nn.Conv2d(1, 1, 7, padding=3), "acda": AdaptiveConv2d(1, 1, 7, padding=3)}
+    # The paper's start: on this problem it learns several times faster than the default one.
+    layers = {"conv": nn.Conv2d(1, 1, 7, padding=3), "acda": AdaptiveConv2d(1, 1, 7, padding=3, adaptivity=1.0)}
     curves = {name: train(layer, scene, steps, name) for name, layer in layers.items()}
     scenes = {"": scene, "_shifted": scene.shifted(SHIFT)}
     outputs = {name + where: _predict(layer, s) for where, s in scenes.items() for name, layer in layers.items()}

@@ -16,8 +16,11 @@ PLACES = 16384
 
 @dataclass(frozen=True)
 class LayerView:
-    """alpha: (B, M, L, P, Q), as the layer used it, on the CPU    input_size: (H, W) of the layer's own input
+    """What one adaptive layer did with one input.
 
+    name: of the layer in its model
+    layer: the layer itself
+    alpha: (B, M, L, P, Q), as the layer used it, on the CPU    input_size: (H, W) of the layer's own input
     seen_share: what part of that, vertically and horizontally, is the photo's; the rest is how a network extends it
     """
 
@@ -96,13 +99,16 @@ class LayerView:
         return torch.cat(parts, -1).unflatten(-1, self.size)
 
     def atoms_at(self, y: int, x: int, image: int = 0) -> Tensor:
-        """The M small filters of a place: (M, k, k)."""
+        """The M small filters of the place in row y and column x of an image of the batch: (M, k, k)."""
         side = self.layer.window.side
         atoms = self.alpha[image, :, :, y, x].double() @ self._bases
         return atoms.unflatten(1, (side, side))
 
     def filter_at(self, y: int, x: int, out_channel: int, in_channel: int, image: int = 0) -> Tensor:
-        """The full filter of a place between two channels: (k, k)."""
+        """The full filter of a place, as in atoms_at, from in_channel to out_channel: (k, k).
+
+        y, x: row and column    image: its number in the batch
+        """
         weights = self.layer.mixing[out_channel, in_channel].detach().cpu().double()
         return torch.einsum("m,mij->ij", weights, self.atoms_at(y, x, image))
 
@@ -111,7 +117,10 @@ class LayerView:
         return torch.stack([diversity(group.flatten(1, 2)) for group in self._by_scale()]).mean(0)
 
     def most_different(self, count: int = 3, image: int = 0) -> list[tuple[int, int]]:
-        """Places whose coefficients are far from each other: begin far from the mean, then always the farthest."""
+        """Places whose coefficients are far from each other: begin far from the mean, then always the farthest.
+
+        count: how many    image: its number in the batch
+        """
         vectors = self.alpha[image].flatten(0, 1).flatten(1)
         inverse = 1 / vectors.norm(dim=0).clamp_min(1e-12)
         nearest = (vectors @ inverse) @ vectors * inverse

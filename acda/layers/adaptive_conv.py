@@ -160,7 +160,8 @@ class AdaptiveConv2d(ConvLike):
     def like(cls, conv: nn.Conv2d, **options: Any) -> Self:
         """A fresh layer with the arguments, device, dtype and mode of this convolution, frozen where that is.
 
-        options: the layer's own. What is not exactly an nn.Conv2d is refused.
+        conv: what is not exactly an nn.Conv2d is refused.
+        options: further arguments of the layer.
         """
         if reason := why_not_conv2d(conv):
             raise TypeError(f"an adaptive layer cannot take the place of this module: {reason}.")
@@ -200,10 +201,13 @@ class AdaptiveConv2d(ConvLike):
     ) -> Self:
         """A layer that starts as this trained convolution: its filters over the bases, the same at every pixel.
 
+        conv: needs to be exactly an nn.Conv2d.
+
         The start is exact where the bases span the filters and num_atoms (6 unless given) reaches their rank. Elsewhere
         it is the nearest there is, and a ConversionWarning tells the relative error.
         exact: choose num_atoms so that the start is exact, and the pixel basis where `bases` do not span the filters.
             This costs more atoms: up to k².
+        num_bases, bases, hidden, first_kernel: as in the layer.
         generator: needs to be an AtomGenerator; no other can carry the convolution's filters.
 
         >>> conv = nn.Conv2d(8, 16, 3, padding=1)
@@ -226,6 +230,8 @@ class AdaptiveConv2d(ConvLike):
 
     def imitate(self, weight: Tensor, bias: Tensor | None) -> float:
         """Become the convolution with these filters, as nearly as atoms and dtype allow; returns the relative error.
+
+        weight: (O, C/groups, k, k)    bias: (O,)
 
         Φ is made constant, not removed: its last normalisation carries the coefficients with a scale of zero, from
         which training sets it free.

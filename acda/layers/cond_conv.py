@@ -10,6 +10,8 @@ from acda.window import Pair
 class CondConv2d(ExpertConv2d):
     """The experts' shares are sigmoid(R · average of the image): they need not add up to one.
 
+    num_experts: filters that are blended
+
     >>> CondConv2d(8, 16, 3, padding=1)(torch.randn(2, 8, 10, 10)).shape
     torch.Size([2, 16, 10, 10])
     """

@@ -13,6 +13,10 @@ HOT, COOL = 30.0, 1.0
 class DynamicConv2d(ExpertConv2d):
     """The experts' shares are a softmax, at a temperature that is lowered as training begins (see `anneal`).
 
+    num_experts: filters that are blended
+    reduction: how many times fewer units than channels the hidden layer has that predicts the shares
+    temperature: of the softmax at the beginning
+
     >>> DynamicConv2d(8, 16, 3, padding=1)(torch.randn(2, 8, 10, 10)).shape
     torch.Size([2, 16, 10, 10])
     """

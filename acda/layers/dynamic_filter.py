@@ -19,6 +19,7 @@ from acda.window import Pair
 class DynamicFilterConv2d(ConvLike):
     """Φ's features at each output pixel, then a 1×1 convolution to the O·C/groups·k² numbers of the pixel's filters.
 
+    hidden: channels of Φ's features
     memory_limit: bytes that the filters of a call may take; by default what the device has left. More is refused.
 
     >>> DynamicFilterConv2d(2, 3, 3, padding=1)(torch.randn(1, 2, 6, 6)).shape

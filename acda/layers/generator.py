@@ -19,6 +19,8 @@ class AtomGenerator(nn.Module):
 
     The window arguments are those of the layer that the generator serves; it has that layer's output size.
     x: (B, in_channels, H, W)    returns: (B, out_channels, P, Q), each number between -1 and 1
+    hidden: channels between the two convolutions
+    first_kernel: side of the first convolution
     adaptivity: how much of a fresh generator's predictions depends on the place, from 0 to 1, the paper's start
 
     >>> AtomGenerator(16, 6 * 18, kernel_size=7, stride=2, padding=3)(torch.randn(1, 16, 11, 12)).shape

@@ -23,6 +23,7 @@ EXACT = 1e-5
 class ConversionWarning(UserWarning):
     """A convolution was converted only approximately, or not at all.
 
+    message: what is to be said
     report: from acda.convert, what became of every layer
     """
 

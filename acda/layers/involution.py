@@ -16,6 +16,8 @@ class Involution2d(ConvLike):
     for every 16 channels, as in the paper, or the next fewer that share them evenly. Under a stride the pixel is the
     one at the centre of the window.
 
+    reduction: how many times fewer channels than the input W₀·x has
+
     >>> Involution2d(32, 32, 7, padding=3)(torch.randn(1, 32, 9, 8)).shape
     torch.Size([1, 32, 9, 8])
     """

@@ -14,6 +14,7 @@ class KernelPrediction2d(nn.Module):
 
     Before they have learned, each filter is near the one that leaves the image as it is.
     features: (B, in_channels, H, W)    image: (B, C, H, W)    returns: (B, C, H, W)
+    kernel_size: of the filters    hidden: channels between the two convolutions
 
     >>> KernelPrediction2d(16, 5)(torch.randn(1, 16, 9, 8), torch.randn(1, 3, 9, 8)).shape
     torch.Size([1, 3, 9, 8])
@@ -64,6 +65,9 @@ class LaplacianKernelPrediction2d(nn.Module):
 
     A small kernel then reaches as far as one 2^(levels-1) times as wide. The features are halved as the image is.
     Departs from the paper: one hidden layer a level where the authors' network has two; no losses of the levels.
+
+    in_channels, kernel_size, hidden: as in KernelPrediction2d
+    levels: of the pyramid
 
     >>> LaplacianKernelPrediction2d(16, 5)(torch.randn(1, 16, 9, 8), torch.randn(1, 3, 9, 8)).shape
     torch.Size([1, 3, 9, 8])

@@ -17,6 +17,8 @@ class PixelAdaptiveConv2d(ConvLike):
     The guide is divided by a learned `bandwidth` first, √C at the beginning: in many channels all differences are
     large, and the equation as printed would see nothing but the centre.
 
+    guide_channels: channels of the guide; without it the input is its own guide
+
     >>> layer = PixelAdaptiveConv2d(8, 16, 3, padding=1, guide_channels=3)
     >>> layer(torch.randn(2, 8, 10, 10), guide=torch.randn(2, 3, 10, 10)).shape
     torch.Size([2, 16, 10, 10])

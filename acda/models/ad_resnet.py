@@ -20,6 +20,8 @@ class AdResNet(nn.Module):
     bottlenecks: whether the first two stages consist of bottlenecks (m, l) or of basic blocks (s).
     conv, kernel_sizes: the convolution in the middle of the last two stages' blocks, any layer with nn.Conv2d's
         arguments, and its size in each.
+    in_chans: channels of the images.
+    drop_rate: dropout before the last layer.
     num_classes=0 returns pooled features, global_pool="" the map. Names and methods are those of timm's networks.
     """
 
@@ -76,7 +78,7 @@ class AdResNet(nn.Module):
         return x
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Pool, and classify unless only what comes before is wanted."""
+        """Pool, and classify unless pre_logits asks for what comes before."""
         if self.global_pool:
             x = x.mean((2, 3))
             x = nn.functional.dropout(x, self.drop_rate, self.training) if self.drop_rate else x
@@ -93,6 +95,9 @@ class AdResNet(nn.Module):
     ) -> Any:
         """The maps after the stem and after each stage (0 to 4), those of `indices`, the last n of them, or all.
 
+        stop_early: do not compute what lies behind the last of them.
+        output_fmt: "NCHW", the only one.
+        intermediates_only: return the maps alone, without the last one before them.
         norm has no effect, as in timm's own ResNets: there is no normalisation at the end.
         """
         if output_fmt != "NCHW":
@@ -109,11 +114,11 @@ class AdResNet(nn.Module):
         return maps if intermediates_only else (x, maps)
 
     def get_classifier(self, name_only: bool = False) -> Any:
-        """The last layer, or its name."""
+        """The last layer, or with name_only its name."""
         return "fc" if name_only else self.fc
 
     def reset_classifier(self, num_classes: int, global_pool: str = "avg") -> None:
-        """A fresh last layer for this many classes; 0 leaves it out. global_pool: "avg", or "" for none."""
+        """A fresh last layer for num_classes; 0 leaves it out. global_pool: "avg", or "" for none."""
         if global_pool not in ("avg", ""):
             raise ValueError(f'global_pool needs "avg" or ""; got {global_pool!r}.')
         if num_classes and not global_pool:
@@ -127,7 +132,7 @@ class AdResNet(nn.Module):
             self.fc = nn.Linear(self.num_features, num_classes, device=like.device, dtype=like.dtype)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Keep only the stages' inputs for backward, and compute the rest again."""
+        """Keep only the stages' inputs for backward, and compute the rest again; enable=False ends it."""
         self.grad_checkpointing = enable
 
     def group_matcher(self, coarse: bool = False) -> dict[str, str]:

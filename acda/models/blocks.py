@@ -12,7 +12,11 @@ class DynamicBottleneck(nn.Module):
     """1×1 to `width` channels, an adaptive convolution there, 1×1 to `out_channels`, beside a shortcut.
 
     Each convolution is followed by batch normalisation; the shortcut is the input itself, or a 1×1 convolution where
-    the shape changes. conv: what stands in the middle, any layer with nn.Conv2d's arguments.
+    the shape changes.
+
+    in_channels, width, out_channels: channels of the input, inside the block, and of the output.
+    kernel_size, stride: of the layer in the middle.
+    conv: what stands in the middle, any layer with nn.Conv2d's arguments.
 
     >>> import torch
     >>> DynamicBottleneck(64, 32, 128, kernel_size=7, stride=2)(torch.randn(1, 64, 15, 15)).shape

@@ -51,7 +51,10 @@ class CrowdCounter(nn.Module):
         return density[:, :, : -(-H // self.cell), : -(-W // self.cell)]
 
     def load_classifier(self, state: dict[str, Tensor]) -> None:
-        """Begin with the weights of a trained classifier of the same kind; what only it has, its head, stays out."""
+        """Begin with the weights of a trained classifier of the same kind; what only it has, its head, stays out.
+
+        state: its state dict
+        """
         own = self.backbone.state_dict()
         missing = [name for name in own if name not in state or state[name].shape != own[name].shape]
         if missing:

@@ -62,16 +62,16 @@ class LeNet(nn.Module):
         return maps
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """The hidden linear layers, and the last one unless only what comes before is wanted."""
+        """The hidden linear layers, and the last one unless pre_logits asks for what comes before."""
         units: Tensor = self.hidden(x)
         return units if pre_logits else self.fc(units)
 
     def get_classifier(self, name_only: bool = False) -> Any:
-        """The last layer, or its name."""
+        """The last layer, or with name_only its name."""
         return "fc" if name_only else self.fc
 
     def reset_classifier(self, num_classes: int) -> None:
-        """A fresh last layer for this many classes; 0 leaves it out."""
+        """A fresh last layer for num_classes; 0 leaves it out."""
         like = next(self.hidden.parameters())
         self.num_classes = num_classes
         self.fc: nn.Module = nn.Identity()

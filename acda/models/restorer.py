@@ -87,6 +87,8 @@ def _blind_to_smooth(conv: nn.Conv2d) -> None:
 class Restorer(nn.Module):
     """What is missing from a photo, predicted and added to it. Any size.
 
+    channels: of the photo
+    conv, kernel_size: the layers in the middle of the blocks
     blind_to_smooth: how the trunk begins, for noise
     layer: further arguments of the layers in the middle of the blocks, as num_atoms=9
     x: (B, channels, H, W), about 0 to 1    returns: the same shape

@@ -33,6 +33,7 @@ class VariationalDenoiser(nn.Module):
     """One network for the clean photo's mean and variance, and a small one for the noise's.
 
     denoiser: x → (B, 2·channels, H, W) for sizes that are multiples of the stride
+    width: channels of the small network
     x: (B, channels, H, W), about 0 to 1    returns: the mean, the same shape; `posterior` returns all
 
     >>> VariationalDenoiser(Trunk(3, 6), stride=4)(torch.rand(1, 3, 21, 34)).shape
