@@ -56,10 +56,13 @@ def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> s
     return why_not_here(x.device.index or 0) if x.is_cuda else None
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def why_not_here(index: int = 0) -> str | None:
     """The reason why the kernels cannot run on this GPU of this installation, or None when they can."""
     return _ask_once(index)
+
+
+# What torch.compiler.assume_constant_result sets, without importing all of torch._dynamo, which takes seconds.
+why_not_here._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache
