@@ -67,6 +67,12 @@ def test_links_and_pictures_lead_to_files(page):
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_no_line_begins_with_the_marker_of_a_figure(page):
+    """A comment at the beginning of a line ends the paragraph, in Markdown."""
+    assert not re.findall(r"^\s*<!-- (?:figure|lead|smallest|largest):", page.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
 def test_files_that_are_named_exist(page):
     named = re.findall(r"`((?:tests|paper|benchmarks)/[\w/]+\.\w+)`", page.read_text())
     assert [name for name in named if not (ROOT / name).is_file()] == []
