@@ -18,7 +18,7 @@ from scipy.spatial import KDTree
 from scipy.stats import spearmanr
 
 from acda.insight import capture
-from acda.insight.draw import map_place
+from acda.insight.geometry import map_place
 from acda.photos.files import read_photo
 from acda.photos.tiles import apply_in_tiles
 from acda.photos.weights import Trained, load

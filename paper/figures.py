@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
-from acda.insight.draw import map_place
+from acda.insight.geometry import map_place
 from acda.insight.subject import fitted, look
 from acda.insight.view import LayerView
 from acda.photos.files import read_photo

@@ -5,7 +5,8 @@ from math import isnan
 from typing import Annotated, Any
 
 from acda.cli.arguments import OnePhoto, Out, Weights, arg
-from acda.insight.draw import draw_look, map_place, photo_place
+from acda.insight.draw import draw_look
+from acda.insight.geometry import map_place, photo_place
 from acda.insight.subject import find_subject
 from acda.insight.subject import look as look_at
 from acda.insight.view import LayerView

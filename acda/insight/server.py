@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from acda.insight.draw import map_box, map_place, photo_place, photo_scale
+from acda.insight.geometry import map_box, map_place, photo_place, photo_scale
 from acda.insight.subject import FRESH, Look, find_subject, look
 from acda.insight.view import LayerView
 from acda.layers import AdaptiveConv2d
