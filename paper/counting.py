@@ -2,7 +2,7 @@
 
     python -m paper.counting --data DIR      # DIR as for paper.run
 
-Writes results/counting_constants.json. Of the packaged counter it writes pictures/counting.png: photo, truth and
+Writes results/counting_constants.json. Of the crowd counter it writes pictures/counting.png: photo, truth and
 prediction with both counts; pictures/counting_scales.png: the weight of each scale, on photos with large and small
 heads; results/counting_scales.json: whether large filters are preferred for large heads; and
 results/counting_errors.json: the error of a photo's count, for few and for many heads.

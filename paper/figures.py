@@ -2,8 +2,8 @@
 
     python -m paper.figures --data DIR      # DIR as for paper.run
 
-Writes pictures/: bases.png (Figure B), decomposition.png (A), and of the packaged super-resolver positions.png (C) and
-scales.png (Figure 7; the paper's shows crowds, see counting.py). Writes results/diversity.json: the packaged networks
+Writes pictures/: bases.png (Figure B), decomposition.png (A), and of the super-resolver positions.png (C) and
+scales.png (Figure 7; the paper's shows crowds, see counting.py). Writes results/diversity.json: the trained networks
 on test photos of the kind that they were trained for, and the same networks untrained.
 """
 
@@ -138,7 +138,7 @@ def kernel(axes: Any, values: Any) -> Any:
 
 
 def diversity(name: str, dataset: str, photos: list[Path]) -> list[Row]:
-    """Mean and standard deviation over photos and layers, as in the paper: of a packaged network, and untrained."""
+    """Mean and standard deviation over photos and layers, as in the paper: of a trained network, and untrained."""
     photos = photos[:: -(-len(photos) // PHOTOS)]
     trained = load(name)
     rows = []

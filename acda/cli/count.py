@@ -9,7 +9,7 @@ from acda.models import CrowdCounter
 from acda.photos.batch import Places, are_several, each_photo, find_photos
 from acda.photos.files import FORMATS, Photo, read_photo, revealed
 from acda.photos.tiles import apply_in_tiles
-from acda.photos.weights import Trained, load
+from acda.photos.weights import Trained, find_weights, load
 from acda.support.drawing import new_figure, save
 from acda.support.lines import printable
 
@@ -28,12 +28,12 @@ def count(
         photos: files, folders or patterns.
         json: print a list of {"file": …, "count": …} instead.
         out: folder for pictures, marked `count`: the density drawn over each photo, with the number; or one's file.
-        weights: a packaged network, a run's folder, or its weights.safetensors.
+        weights: a name, a file of weights, the folder of a run, or a folder of several weights.
         tile: side of the parts in which a large photo is looked at, in pixels; the count does not depend on it.
     """
     if tile < 1:
         raise ValueError(f"--tile needs to be positive; got {tile}.")
-    trained = load(weights)
+    trained = load(find_weights(weights, "crowd_counter"))
     if not isinstance(trained.model, CrowdCounter):
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not count people.")
     results: list[dict[str, Any]] = []

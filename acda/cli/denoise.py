@@ -20,12 +20,12 @@ def denoise(
         photos: files, folders or patterns.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         strength: from 0, the photo as it is, to 1, all that the network does.
-        weights: a packaged network, a run's folder, or its weights.safetensors.
+        weights: a name, a file of weights, the folder of a run, or a folder of several weights.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: let --out lead to the photo itself.
     """
     check_settings(strength, tile)
-    trained = load_restorer(weights)
+    trained = load_restorer(weights, "denoiser")
 
     def work(photo: Photo, name: str) -> Photo:
         return restored_photo(trained, photo, tile, name, strength)

@@ -1,4 +1,4 @@
-"""acda restore: a restoring network, packaged or of one's own, applied to photos."""
+"""acda restore: a network of your own applied to photos."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ from acda.photos.files import (
     write_photo,
 )
 from acda.photos.tiles import Tile, in_tiles
-from acda.photos.weights import Trained, load
+from acda.photos.weights import Trained, find_weights, load
 from acda.support.extras import need
 from acda.support.files import check_room
 from acda.support.lines import complain, printable
@@ -44,7 +44,7 @@ def restore(
 
     Args:
         photos: files, folders or patterns.
-        weights: a run's folder, its weights.safetensors, or a packaged network.
+        weights: a name, a file of weights, or the folder of a run.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         strength: from 0, the photo as it is, to 1, all that the network does.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
@@ -109,9 +109,9 @@ def check_settings(strength: float, tile: int) -> None:
         raise ValueError(f"--tile needs to be positive; got {tile}.")
 
 
-def load_restorer(weights: str) -> Trained:
+def load_restorer(weights: str, own: str | None = None) -> Trained:
     """Trained weights that turn a photo into a photo."""
-    trained = load(weights)
+    trained = load(find_weights(weights, own))
     if getattr(trained.model, "cell", None) != 1:
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not restore photos.")
     return trained

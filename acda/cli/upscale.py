@@ -26,12 +26,12 @@ def upscale(
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         scale: how many times as wide and as high; what the weights tell unless given, or 2 where they do not.
         strength: from 0, only enlarged, to 1, all that the network does; less suits pictures that are sharp already.
-        weights: a packaged network, a run's folder, or its weights.safetensors.
+        weights: a name, a file of weights, the folder of a run, or a folder of several weights.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: let --out lead to the photo itself.
     """
     check_settings(strength, tile)
-    trained = load_restorer(weights)
+    trained = load_restorer(weights, "super_resolver")
     times = float(trained.facts.get("scale", 2)) if scale is None else scale
     if not 1 <= times <= LARGEST:
         raise ValueError(f"--scale needs to be from 1 to {LARGEST:g}; got {times:g}.")

@@ -27,7 +27,7 @@ from acda.insight.view import LayerView
 from acda.layers import AdaptiveConv2d
 from acda.models import MODELS
 from acda.photos.files import read_photo, read_photo_bytes, revealed
-from acda.photos.weights import PACKAGED
+from acda.photos.weight_folders import named_weights
 from acda.support.extras import need
 
 need("fastapi", "explore")
@@ -108,7 +108,7 @@ def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
     hosts = [host.lower().rstrip(".") for host in hosts]
     if not any(isinstance(module, AdaptiveConv2d) for module in _subject(model).model.modules()):
         raise ValueError(f"{model} has no AdaptiveConv2d: there is nothing to explore in it.")
-    names = list(dict.fromkeys([model, *(f.stem for f in sorted(PACKAGED.glob("*.safetensors"))), FRESH, *NETWORKS]))
+    names = list(dict.fromkeys([model, *named_weights(), FRESH, *NETWORKS]))
 
     @app.middleware("http")
     async def only_this_page(request: Request, answer: Any) -> Response:

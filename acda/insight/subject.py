@@ -1,4 +1,4 @@
-"""What is looked into: a packaged network, weights, a fresh network by name, or a fresh layer; and a photo for it."""
+"""What is looked into: weights, a fresh network by name, or a fresh layer; and a photo for it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class Look:
 
 
 def find_subject(name: str) -> Trained:
-    """By the name of a model, packaged or fresh, or by weights."""
+    """By the name of weights or of a fresh model, or by a file of weights."""
     if name == FRESH:
         torch.manual_seed(0)
         return Trained(nn.Sequential(AdaptiveConv2d(3, 8, 7, padding=3)).eval(), IMAGENET_STATISTICS, {})

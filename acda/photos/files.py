@@ -146,7 +146,7 @@ def colourless(pixels: Tensor) -> Tensor:
     """The same pixels, (1, 3, H, W) of eight bits, with the mean of the three channels in each of them.
 
     What a network makes of equal channels are three estimates of the same grey, and the mean trusts them alike. Luma
-    would follow green, in which the packaged denoiser leaves the most noise.
+    would follow green, in which the denoiser leaves the most noise.
     """
     return pixels.float().mean(1, keepdim=True).round().to(torch.uint8).expand_as(pixels)
 
