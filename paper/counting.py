@@ -21,7 +21,8 @@ from acda.insight import capture
 from acda.insight.geometry import map_place
 from acda.photos.files import read_photo
 from acda.photos.tiles import apply_in_tiles
-from acda.photos.weights import Trained, load
+from acda.photos.trained import Trained
+from acda.photos.weights import load
 from acda.support.drawing import new_figure, save
 from acda.training.data.crowds import Crowd, density_map, read_crowds
 from paper.figures import draw_scales

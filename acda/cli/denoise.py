@@ -1,8 +1,8 @@
 """acda denoise: photos with less noise."""
 
 from acda.cli.arguments import Number, Out, Photos, Pixels, Weights
-from acda.cli.restore import check_settings, load_restorer, restored_photo, write_each
-from acda.photos.files import Photo
+from acda.photos.restore_files import load_restorer, restore_files
+from acda.support.lines import print_line
 
 
 def denoise(
@@ -24,10 +24,7 @@ def denoise(
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: let --out lead to the photo itself.
     """
-    check_settings(strength, tile)
-    trained = load_restorer(weights, "denoiser")
-
-    def work(photo: Photo, name: str) -> Photo:
-        return restored_photo(trained, photo, tile, name, strength)
-
-    return write_each("denoise", photos, work, out, "denoised", overwrite)
+    restorer = load_restorer(weights, "denoiser")
+    return restore_files(
+        "denoise", photos, restorer, out, "denoised", overwrite, print_line, strength=strength, tile=tile
+    )

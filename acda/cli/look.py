@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from acda.cli.arguments import OnePhoto, Out, Weights, arg
 from acda.insight.draw import draw_look
 from acda.insight.geometry import map_place, photo_place
-from acda.insight.subject import find_subject
-from acda.insight.subject import look as look_at
+from acda.insight.subject import find_subject, look_inside
 from acda.insight.view import LayerView
 from acda.photos.batch import output_path
 from acda.photos.files import read_photo, revealed
@@ -37,7 +36,7 @@ def look(
     """
     subject = find_subject(model)
     pixels = revealed(read_photo(photo))
-    seen = look_at(subject, pixels)
+    seen = look_inside(subject, pixels)
     views = seen.captured.layers
     chosen = next(iter(views)) if layer is None else layer
     if chosen not in views:

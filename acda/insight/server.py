@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from acda.insight.geometry import map_box, map_place, photo_place, photo_scale
-from acda.insight.subject import FRESH, Look, find_subject, look
+from acda.insight.subject import FRESH, Look, find_subject, look_inside
 from acda.insight.view import LayerView
 from acda.layers import AdaptiveConv2d
 from acda.models import MODELS
@@ -77,7 +77,7 @@ class Looks:
 
     def add(self, name: str, read: Callable[[], torch.Tensor]) -> tuple[str, Look]:
         with WORKING:
-            kept = Kept(look(_subject(name), read()))
+            kept = Kept(look_inside(_subject(name), read()))
         with self._lock:
             key = secrets.token_urlsafe(8)
             self._looks[key] = kept

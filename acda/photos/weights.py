@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from acda.models import create_model
 from acda.photos.checkpoint_files import read_checkpoint_weights
+from acda.photos.ready import ready
+from acda.photos.trained import Trained
 from acda.photos.weight_folders import missing_weights, named_weights
 from acda.support.extras import need
 from acda.support.files import written_whole
@@ -22,20 +24,6 @@ MOST = {"kernel_size": 63, "first_kernel": 63, "depth": 1024, "num_bases": 4096}
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A network ready for use. statistics: (2, 3), mean and deviation of its training images in steps of eight bits"""
-
-    model: nn.Module
-    statistics: Tensor
-    facts: dict[str, str]
-
-    def normalised(self, pixels: Tensor) -> Tensor:
-        """Pixels of eight bits, (B, 3, H, W), as the network knows them."""
-        mean, deviation = self.statistics[:, :, None, None]
-        return (pixels.float() - mean) / deviation
-
-
-@dataclass(frozen=True)
 class Weights:
     """The content of a file of weights, whose numbers have been checked."""
 
@@ -45,16 +33,25 @@ class Weights:
 
 
 def load(name: str | Path) -> Trained:
-    """A trained network, by the name of its weights, by a run's folder, or by a file of weights that a run wrote.
+    """A trained network that is ready for photos, by the name of its weights, a run's folder or a file of weights.
 
-    Of a run that is not complete it is the best checkpoint so far.
+    Returns a PhotoRestorer, PeopleCounter or PhotoClassifier, by what the network is: a module that takes PIL images,
+    arrays and tensors. Of a run that is not complete it is the best checkpoint so far.
+
+    >>> denoise = load("denoiser")
+    >>> denoise(torch.zeros(1, 3, 20, 31, dtype=torch.uint8)).shape
+    torch.Size([1, 3, 20, 31])
+    >>> denoise.card.splitlines()[0]
+    '# denoiser'
     """
     weights = open_weights(name)
     path, facts = weights.path, weights.facts
     if "model" not in facts:
-        raise ValueError(f"{path} does not tell its network: it was not written by `acda train`.")
+        raise ValueError(f"{path} does not name its network: it was not written by `acda train`.")
     state = {key.removeprefix("model."): t.float() for key, t in weights.tensors.items() if key.startswith("model.")}
-    return Trained(filled(facts, state, path).eval(), weights.tensors["statistics"].float(), facts)
+    card = path.with_suffix(".md")
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    return ready(filled(facts, state, path), weights.tensors["statistics"].float(), facts, text)
 
 
 def open_weights(name: str | Path) -> Weights:
