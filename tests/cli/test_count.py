@@ -132,7 +132,6 @@ def test_a_bad_file_is_named_and_the_others_go_on(photos, weights, capsys):
     [
         (["{photos}", "--weights", "nobody"], "there is no weights file 'nobody'"),
         (["{photos}/*.gif", "--weights", "{weights}"], "there is no file"),
-        (["--weights", "{weights}"], "which photos?"),
         (["{photos}", "--tile", "0", "--weights", "{weights}"], "acda count: tile needs to be positive; got 0"),
     ],
 )
