@@ -2,7 +2,8 @@
 
     python benchmarks/photos.py          # writes results/photos.json; takes long: 96 megapixels
 
-A JPEG of 24 megapixels through the packaged networks, each command in a process of its own, with its own tiles.
+A JPEG of 24 megapixels through the networks of weights/research, each command in a process of its own, with
+its own tiles.
 """
 
 import subprocess
@@ -14,11 +15,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from acda.photos.weights import PACKAGED
+from acda.photos.weight_folders import named_weights
 from acda.support.environment import write_results
 
 WIDTH, HEIGHT = 6000, 4000
-# What a person would type, and the packaged network that it takes.
+# What a person would type, and the network that it takes.
 COMMANDS = {
     "acda restore photo.jpg --weights super_resolver": "super_resolver",
     "acda upscale photo.jpg --scale 2": "super_resolver",
@@ -42,7 +43,7 @@ def main() -> None:
         waves = [127 + 100 * np.sin(x / (9 + c)) * np.cos(y / 14) for c in range(3)]
         Image.fromarray(np.stack(waves, 2).astype(np.uint8)).save(Path(folder, "photo.jpg"))
         for command, network in COMMANDS.items():
-            if (PACKAGED / f"{network}.safetensors").exists():
+            if network in named_weights():
                 rows.append(measure(command, Path(folder)))
                 print(f"{command}: {rows[-1]['value']} MB", flush=True)
     budget = f"one JPEG of {WIDTH}×{HEIGHT}, tiles as the commands choose them"

@@ -2,7 +2,7 @@
 
     python -m paper.counting --data DIR      # DIR as for paper.run
 
-Writes results/counting_constants.json. Of the packaged counter it writes pictures/counting.png: photo, truth and
+Writes results/counting_constants.json. Of the crowd counter it writes pictures/counting.png: photo, truth and
 prediction with both counts; pictures/counting_scales.png: the weight of each scale, on photos with large and small
 heads; results/counting_scales.json: whether large filters are preferred for large heads; and
 results/counting_errors.json: the error of a photo's count, for few and for many heads.
@@ -18,10 +18,11 @@ from scipy.spatial import KDTree
 from scipy.stats import spearmanr
 
 from acda.insight import capture
-from acda.insight.draw import map_place
+from acda.insight.geometry import map_place
 from acda.photos.files import read_photo
 from acda.photos.tiles import apply_in_tiles
-from acda.photos.weights import Trained, load
+from acda.photos.trained import Trained
+from acda.photos.weights import load
 from acda.support.drawing import new_figure, save
 from acda.training.data.crowds import Crowd, density_map, read_crowds
 from paper.figures import draw_scales

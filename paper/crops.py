@@ -1,4 +1,4 @@
-"""Pictures of restored photos, by packaged networks and runs: crops side by side, and the noise that was learned.
+"""Pictures of restored photos, by trained networks and runs: crops side by side, and the noise that was learned.
 
     python -m paper.crops --data DIR     # DIR as for paper.run
 
@@ -17,7 +17,8 @@ from torch import Tensor
 
 from acda.models import VariationalDenoiser
 from acda.photos.files import eight_bits
-from acda.photos.weights import PACKAGED, load
+from acda.photos.weight_folders import named_weights
+from acda.photos.weights import load
 from acda.support.drawing import new_figure, save
 from acda.training.data.pair_crops import Photos
 from acda.training.data.pairs import read_pairs
@@ -42,9 +43,9 @@ def main() -> None:
 
 
 def loaded(names: dict[str, str]) -> dict[str, torch.nn.Module]:
-    """Packaged networks, or runs, by their titles; none where one of them is missing."""
-    files = {title: PACKAGED / f"{name}.safetensors" for title, name in names.items()}
-    files = {title: file if file.exists() else weights_of(file.stem) for title, file in files.items()}
+    """Weights with a name, or runs, by their titles; none where one of them is missing."""
+    named = named_weights()
+    files = {title: named.get(name) or weights_of(name) for title, name in names.items()}
     missing = [file for file in files.values() if not file.exists()]
     if missing:
         print(f"not drawn, because these weights are missing: {', '.join(map(str, missing))}")

@@ -3,7 +3,7 @@
     python -m paper.enlargement --data DIR     # DIR as for paper.run, with set5 and set14 beside the others
 
 Writes results/city100_ratio.json and results/enlargement.json: Set5 and Set14, which are sharp, reduced and enlarged
-again by bicubic interpolation, before and after the packaged network.
+again by bicubic interpolation, before and after the network.
 """
 
 import argparse

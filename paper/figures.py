@@ -2,13 +2,12 @@
 
     python -m paper.figures --data DIR      # DIR as for paper.run
 
-Writes pictures/: bases.png (Figure B), decomposition.png (A), and of the packaged super-resolver positions.png (C) and
-scales.png (Figure 7; the paper's shows crowds, see counting.py). Writes results/diversity.json: the packaged networks
+Writes pictures/: bases.png (Figure B), decomposition.png (A), and of the super-resolver positions.png (C) and
+scales.png (Figure 7; the paper's shows crowds, see counting.py). Writes results/diversity.json: the trained networks
 on test photos of the kind that they were trained for, and the same networks untrained.
 """
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,13 @@ import numpy as np
 import torch
 
 from acda import decompose_filters, fourier_bessel, multiscale_fourier_bessel
-from acda.insight.draw import map_place
-from acda.insight.subject import fitted, look
+from acda.insight.geometry import map_place
+from acda.insight.subject import fitted, look_inside
 from acda.insight.view import LayerView
 from acda.photos.files import read_photo
-from acda.photos.weights import Trained, fresh, load
+from acda.photos.ready import ready
+from acda.photos.trained import Trained
+from acda.photos.weights import fresh, load
 from acda.support.drawing import MARK, new_figure, save
 from acda.training.data.crowds import read_crowds
 from acda.training.data.pairs import read_pairs
@@ -84,7 +85,7 @@ def draw_decomposition(path: Path) -> None:
 
 def draw_positions(subject: Trained, photo: Path, path: Path) -> None:
     """The first atom at places along the photo's diagonal, which are marked on it."""
-    seen = look(subject, read_photo(photo).pixels)
+    seen = look_inside(subject, read_photo(photo).pixels)
     view = next(iter(seen.captured.layers.values()))
     height, width = seen.photo.shape[2:]
     points = [(width * share, height * share) for share in (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)]
@@ -103,7 +104,7 @@ def draw_positions(subject: Trained, photo: Path, path: Path) -> None:
 
 def draw_scales(subject: Trained, photos: list[Path], path: Path) -> None:
     """The weight of each scale over photos, as the paper draws it: in the last layer of those that have most scales."""
-    looks = [look(subject, read_photo(photo).pixels) for photo in photos]
+    looks = [look_inside(subject, read_photo(photo).pixels) for photo in photos]
     layers = looks[0].captured.layers
     most = max(len(view.scales) for view in layers.values())
     name = [name for name, view in layers.items() if len(view.scales) == most][-1]
@@ -138,7 +139,7 @@ def kernel(axes: Any, values: Any) -> Any:
 
 
 def diversity(name: str, dataset: str, photos: list[Path]) -> list[Row]:
-    """Mean and standard deviation over photos and layers, as in the paper: of a packaged network, and untrained."""
+    """Mean and standard deviation over photos and layers, as in the paper: of a trained network, and untrained."""
     photos = photos[:: -(-len(photos) // PHOTOS)]
     trained = load(name)
     rows = []
@@ -161,11 +162,11 @@ def settled(subject: Trained, photos: list[Path]) -> Trained:
     with torch.no_grad():
         for photo in photos:
             model(subject.normalised(fitted(subject, read_photo(photo).pixels)))
-    return replace(subject, model=model.eval())
+    return ready(model, subject.statistics, subject.facts)
 
 
 def views_of(subject: Trained, photo: Path) -> list[LayerView]:
-    return list(look(subject, read_photo(photo).pixels).captured.layers.values())
+    return list(look_inside(subject, read_photo(photo).pixels).captured.layers.values())
 
 
 if __name__ == "__main__":

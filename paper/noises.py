@@ -1,4 +1,4 @@
-"""The packaged denoiser on white noise, which it was not trained on.
+"""The denoiser of weights/research on white noise, which it was not trained on.
 
     python -m paper.noises --data DIR     # DIR as for paper.run, with set5 and set14 beside the others
 

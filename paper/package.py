@@ -1,6 +1,6 @@
-"""Put the weights of a run into the package, in half the bytes. The card beside them is written by hand.
+"""Put the weights of a run into weights/research, in half the bytes. The card beside them is written by hand.
 
-    python -m paper.package runs/paper/RECIPE NAME      # acda/photos/packaged/NAME.safetensors
+    python -m paper.package runs/paper/RECIPE NAME      # weights/research/NAME.safetensors
 
 Filters are stored in float16; normalisations and bases stay in float32. `acda evaluate NAME --data DIR` shows what that
 costs.
@@ -23,7 +23,7 @@ def main() -> None:
     if "recipe" not in facts:  # of a run that was made before weights told it
         facts["recipe"] = read_recipe(options.run / "recipe.json").portable().to_json()
     smaller = {name: t.half() if t.ndim > 2 and not name.endswith(".bases") else t for name, t in tensors.items()}
-    to = Path(acda.__file__).parent / "photos" / "packaged" / f"{options.name}.safetensors"
+    to = Path(acda.__file__).parents[1] / "weights" / "research" / f"{options.name}.safetensors"
     write_weights(to, smaller, facts)
     card = to.with_suffix(".md")
     print(f"{to.name}: {to.stat().st_size / 1e6:.1f} MB; {'card present' if card.exists() else f'write {card.name}'}")

@@ -1,4 +1,4 @@
-"""Score the packaged weights, whose filters are in half precision, on the test data of what they were trained for.
+"""Score the weights of weights/research, with filters in half precision, on the test data of their tasks.
 
 python -m paper.packaged --data DIR     # DIR as for paper.run; writes results/packaged.json
 """
@@ -6,7 +6,7 @@ python -m paper.packaged --data DIR     # DIR as for paper.run; writes results/p
 import argparse
 from pathlib import Path
 
-from acda.photos.weights import PACKAGED
+from acda.photos.weight_folders import RESEARCH
 from acda.training.run import evaluate
 from paper.results import Row, result, write
 from paper.runs import DENOISING
@@ -29,12 +29,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder of the datasets")
     data = parser.parse_args().data
     rows: list[Row] = []
-    for file in sorted(PACKAGED.glob("*.safetensors")):
-        metrics = METRICS | (ON_LUMA if file.stem == "super_resolver" else PHOTOS)
-        for dataset, folder in TESTED[file.stem].items():
-            scores = evaluate(file.stem, data / folder)
+    for name in RESEARCH:
+        metrics = METRICS | (ON_LUMA if name == "super_resolver" else PHOTOS)
+        for dataset, folder in TESTED[name].items():
+            scores = evaluate(name, data / folder)
             rows += [
-                result("packaged", dataset, file.stem, metric, round(scores[key], digits))
+                result("packaged", dataset, name, metric, round(scores[key], digits))
                 for key, (metric, digits) in metrics.items()
                 if key in scores
             ]

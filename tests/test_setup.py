@@ -49,6 +49,26 @@ def contents(wheel: Path) -> tuple[set[str], str]:
         return names, archive.read(described).decode()
 
 
+def metadata(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as archive:
+        (described,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return archive.read(described).decode()
+
+
+def test_a_wheel_is_free_to_use_and_has_what_it_needs(project):
+    wheel, _ = build("wheel", project, CC="false", CXX="false")
+    names, _ = contents(wheel)
+    modules = {str(path.relative_to(project)) for path in (project / "acda").rglob("*.py")}
+    assert {*modules, "acda/py.typed", "acda/insight/page.html"} <= names
+    assert not [name for name in names if name.endswith((".safetensors", ".md", "NOTICE"))], "weights, or their cards"
+    assert not [name for name in names if name.split("/")[0] not in ("acda", f"acda-{acda.__version__}.dist-info")]
+    assert f"acda-{acda.__version__}.dist-info/licenses/LICENSE" in names
+    described = metadata(wheel).splitlines()
+    assert "License-Expression: Apache-2.0" in described
+    assert "License-File: LICENSE" in described
+    assert not [line for line in described if line.startswith("Classifier: License")], "the expression says it"
+
+
 def test_a_wheel_without_the_kernel_is_pure_and_says_so(project):
     wheel, said = build("wheel", project, CC="false", CXX="false")
     assert wheel.name == f"acda-{acda.__version__}-py3-none-any.whl"
@@ -81,3 +101,5 @@ def test_the_source_distribution_has_the_tests_and_what_they_need(project):
     needed |= {project / name for name in ("Makefile", "README.md", "constraints.txt", "pyproject.toml", "setup.py")}
     assert {str(file.relative_to(project)) for file in needed if "egg-info" not in str(file)} <= names
     assert not any(name.endswith((".so", ".pyc")) for name in names)
+    assert "LICENSE" in names
+    assert not [name for name in names if name.startswith("weights") or name.endswith(".safetensors")]

@@ -1,8 +1,8 @@
 """acda denoise: photos with less noise."""
 
 from acda.cli.arguments import Number, Out, Photos, Pixels, Weights
-from acda.cli.restore import check_settings, load_restorer, restored_photo, write_each
-from acda.photos.files import Photo
+from acda.photos.restore_files import load_restorer, restore_files
+from acda.support.lines import print_line
 
 
 def denoise(
@@ -20,14 +20,11 @@ def denoise(
         photos: files, folders or patterns.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         strength: from 0, the photo as it is, to 1, all that the network does.
-        weights: a packaged network, a run's folder, or its weights.safetensors.
+        weights: a name, a file of weights, the folder of a run, or a folder of several weights.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: let --out lead to the photo itself.
     """
-    check_settings(strength, tile)
-    trained = load_restorer(weights)
-
-    def work(photo: Photo, name: str) -> Photo:
-        return restored_photo(trained, photo, tile, name, strength)
-
-    return write_each("denoise", photos, work, out, "denoised", overwrite)
+    restorer = load_restorer(weights, "denoiser")
+    return restore_files(
+        "denoise", photos, restorer, out, "denoised", overwrite, print_line, strength=strength, tile=tile
+    )

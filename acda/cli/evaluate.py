@@ -13,7 +13,7 @@ def evaluate(run: Annotated[str, tyro.conf.arg(metavar="RUN")], /, data: Folder)
     """Score a network on the test images of a folder, and print the metrics.
 
     Args:
-        run: folder of a run, its weights.safetensors or a checkpoint, or a packaged network.
+        run: folder of a run, its weights.safetensors or a checkpoint, or the name of weights.
         data: folder of the dataset.
     """
     from acda.training.run import evaluate as score

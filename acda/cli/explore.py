@@ -24,7 +24,7 @@ def explore(
 
     Args:
         photo: to begin with; others can be dropped on the page.
-        model: a packaged network, a fresh one by its name, a run or its weights.
+        model: the name of weights or of a fresh network, a run, or a file of weights.
         port: on which the page is served; 0 for any that is free.
         host: address to serve on; this machine alone unless given.
         browser: open the page in the browser.

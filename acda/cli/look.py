@@ -5,9 +5,9 @@ from math import isnan
 from typing import Annotated, Any
 
 from acda.cli.arguments import OnePhoto, Out, Weights, arg
-from acda.insight.draw import draw_look, map_place, photo_place
-from acda.insight.subject import find_subject
-from acda.insight.subject import look as look_at
+from acda.insight.draw import draw_look
+from acda.insight.geometry import map_place, photo_place
+from acda.insight.subject import find_subject, look_inside
 from acda.insight.view import LayerView
 from acda.photos.batch import output_path
 from acda.photos.files import read_photo, revealed
@@ -29,14 +29,14 @@ def look(
     Args:
         photo: any image file.
         out: the picture; beside the photo, marked `look`, unless given.
-        model: a packaged network, a fresh one by its name, a run or its weights.
+        model: the name of weights or of a fresh network, a run, or a file of weights.
         layer: name of the layer; the first adaptive one unless given.
         at: places on the photo, x,y in pixels; the most different ones unless given.
         json: print the numbers instead of drawing.
     """
     subject = find_subject(model)
     pixels = revealed(read_photo(photo))
-    seen = look_at(subject, pixels)
+    seen = look_inside(subject, pixels)
     views = seen.captured.layers
     chosen = next(iter(views)) if layer is None else layer
     if chosen not in views:

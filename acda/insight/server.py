@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from acda.insight.draw import map_box, map_place, photo_place, photo_scale
-from acda.insight.subject import FRESH, Look, find_subject, look
+from acda.insight.geometry import map_box, map_place, photo_place, photo_scale
+from acda.insight.subject import FRESH, Look, find_subject, look_inside
 from acda.insight.view import LayerView
 from acda.layers import AdaptiveConv2d
 from acda.models import MODELS
 from acda.photos.files import read_photo, read_photo_bytes, revealed
-from acda.photos.weights import PACKAGED
+from acda.photos.weight_folders import named_weights
 from acda.support.extras import need
 
 need("fastapi", "explore")
@@ -77,7 +77,7 @@ class Looks:
 
     def add(self, name: str, read: Callable[[], torch.Tensor]) -> tuple[str, Look]:
         with WORKING:
-            kept = Kept(look(_subject(name), read()))
+            kept = Kept(look_inside(_subject(name), read()))
         with self._lock:
             key = secrets.token_urlsafe(8)
             self._looks[key] = kept
@@ -108,7 +108,7 @@ def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
     hosts = [host.lower().rstrip(".") for host in hosts]
     if not any(isinstance(module, AdaptiveConv2d) for module in _subject(model).model.modules()):
         raise ValueError(f"{model} has no AdaptiveConv2d: there is nothing to explore in it.")
-    names = list(dict.fromkeys([model, *(f.stem for f in sorted(PACKAGED.glob("*.safetensors"))), FRESH, *NETWORKS]))
+    names = list(dict.fromkeys([model, *named_weights(), FRESH, *NETWORKS]))
 
     @app.middleware("http")
     async def only_this_page(request: Request, answer: Any) -> Response:

@@ -1,4 +1,4 @@
-"""What is looked into: a packaged network, weights, a fresh network by name, or a fresh layer; and a photo for it."""
+"""What is looked into: weights, a fresh network by name, or a fresh layer; and a photo for it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +9,11 @@ from torch import Tensor, nn
 from acda.insight.capture import Captured, capture
 from acda.layers import AdaptiveConv2d
 from acda.models import MODELS, create_model
-from acda.models.lenet import LENETS, SIZE
+from acda.photos.classify import PhotoClassifier
 from acda.photos.files import resized
-from acda.photos.weights import IMAGENET_STATISTICS, Trained, load
+from acda.photos.ready import ready
+from acda.photos.trained import Trained
+from acda.photos.weights import IMAGENET_STATISTICS, load
 
 FRESH = "fresh layer"
 # Larger photos are looked at smaller: a map of coefficients has a hundred numbers a pixel.
@@ -27,17 +29,17 @@ class Look:
 
 
 def find_subject(name: str) -> Trained:
-    """By the name of a model, packaged or fresh, or by weights."""
+    """By the name of weights or of a fresh model, or by a file of weights."""
     if name == FRESH:
         torch.manual_seed(0)
-        return Trained(nn.Sequential(AdaptiveConv2d(3, 8, 7, padding=3)).eval(), IMAGENET_STATISTICS, {})
+        return Trained(nn.Sequential(AdaptiveConv2d(3, 8, 7, padding=3)), IMAGENET_STATISTICS, {})
     if name in MODELS and not Path(name).exists():
         torch.manual_seed(0)
-        return Trained(create_model(name).eval(), IMAGENET_STATISTICS, {"model": name})
+        return ready(create_model(name), IMAGENET_STATISTICS, {"model": name})
     return load(name)
 
 
-def look(subject: Trained, pixels: Tensor) -> Look:
+def look_inside(subject: Trained, pixels: Tensor) -> Look:
     """Run the network on a photo, at the size that it takes."""
     pixels = fitted(subject, pixels)
     return Look(pixels, capture(subject.model, subject.normalised(pixels)))
@@ -45,9 +47,9 @@ def look(subject: Trained, pixels: Tensor) -> Look:
 
 def fitted(subject: Trained, pixels: Tensor) -> Tensor:
     """A photo at the size at which the network looks at it."""
+    if isinstance(subject, PhotoClassifier):
+        pixels = subject.fitted(pixels)
     height, width = pixels.shape[2:]
-    if subject.facts.get("model") in LENETS:
-        return resized(pixels, SIZE, SIZE)
     if max(height, width) > LARGEST:
         share = LARGEST / max(height, width)
         return resized(pixels, max(1, round(height * share)), max(1, round(width * share)))

@@ -11,7 +11,7 @@ import torch
 from scipy import ndimage
 from torch import Tensor
 
-from acda.photos.image_files import Upright, named, open_upright
+from acda.photos.image_files import Upright, naming, open_upright
 from acda.support.extras import need
 from acda.support.files import written_whole
 
@@ -35,9 +35,13 @@ UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 
 @dataclass(frozen=True)
 class Photo:
-    """pixels: (1, 3, H, W) of eight bits    alpha: (1, 1, H, W), or None    about: colour profile and EXIF, as Pillow
-    writes them    lost: what its file has and this has not, for people to read    is_grey: whether it is written
-    without colours, as its file is"""
+    """A photo and what is known about it.
+
+    pixels: (1, 3, H, W), uint8; or floating point from 0 to 1, where it came as such a tensor
+    alpha: (1, 1, H, W), or None    about: colour profile and EXIF, as Pillow writes them
+    lost: what its file has and this has not, for people to read
+    is_grey: whether it is written without colours, as its file is
+    """
 
     pixels: Tensor
     alpha: Tensor | None
@@ -74,7 +78,7 @@ def _photo(file: Upright) -> Photo:
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
     """What is seen of a photo that came as bytes, (1, 3, H, W); one with more pixels is refused undecoded."""
     with (
-        named("the upload", f"that is taken here ({', '.join(UPLOADED)}). Convert it"),
+        naming("the upload", f"that is taken here ({', '.join(UPLOADED)}). Convert it"),
         need("PIL.Image", "photos").open(io.BytesIO(content), formats=UPLOADED) as image,
     ):
         width, height = image.size
@@ -102,7 +106,9 @@ def resized(x: Tensor, height: int, width: int) -> Tensor:
 def resized_photo(photo: Photo, height: int, width: int) -> Photo:
     """The same for a whole photo: the colours that a transparent one hides do not show at its edges."""
     if photo.alpha is None:
-        return replace(photo, pixels=resized(photo.pixels, height, width))
+        pixels = resized(photo.pixels, height, width)
+        # Bicubic interpolation overshoots; Pillow limits it for uint8 only.
+        return replace(photo, pixels=pixels.clamp(0, 1) if pixels.is_floating_point() else pixels)
     weight = resized(photo.alpha.float(), height, width)
     alpha = eight_bits(weight / 255)
     visible = resized(photo.pixels * photo.alpha.float(), height, width) / weight.clamp_min(1)
@@ -143,12 +149,13 @@ def without_room(photo: Photo, kind: str) -> set[str]:
 
 
 def colourless(pixels: Tensor) -> Tensor:
-    """The same pixels, (1, 3, H, W) of eight bits, with the mean of the three channels in each of them.
+    """The same pixels, (1, 3, H, W), with the mean of the three channels in each of them.
 
     What a network makes of equal channels are three estimates of the same grey, and the mean trusts them alike. Luma
-    would follow green, in which the packaged denoiser leaves the most noise.
+    would follow green, in which the denoiser leaves the most noise.
     """
-    return pixels.float().mean(1, keepdim=True).round().to(torch.uint8).expand_as(pixels)
+    mean = pixels.float().mean(1, keepdim=True)
+    return (mean if pixels.is_floating_point() else mean.round().to(torch.uint8)).expand_as(pixels)
 
 
 def has_colours(pixels: Tensor) -> bool:
@@ -156,20 +163,28 @@ def has_colours(pixels: Tensor) -> bool:
     return not bool((pixels == pixels[:, :1]).all())
 
 
+def picture_of(photo: Photo) -> Any:
+    """A photo of uint8 as a PIL image: grey or RGB, with transparency where it has some."""
+    pixels = colourless(photo.pixels)[:, :1] if photo.is_grey else photo.pixels
+    planes = pixels if photo.alpha is None else torch.cat([pixels, photo.alpha], 1)
+    channels = planes[0].permute(1, 2, 0).numpy()
+    return need("PIL.Image", "photos").fromarray(channels[:, :, 0] if channels.shape[2] == 1 else channels)
+
+
+def _on_white(photo: Photo) -> Photo:
+    """A photo without transparency, as it is seen on white."""
+    assert photo.alpha is not None
+    pixels, share = colourless(photo.pixels) if photo.is_grey else photo.pixels, photo.alpha.int()
+    blended = (pixels * share + 255 * (255 - share) + 127) // 255
+    return replace(photo, pixels=blended.to(torch.uint8), alpha=None)
+
+
 def write_photo(photo: Photo, path: Path) -> None:
     """In the format of the file's name, whole or not at all; JPEG has no transparency, and gets it on white."""
     kind = format_for(path, *photo.pixels.shape[2:])
-    pixels = (colourless(photo.pixels)[:, :1] if photo.is_grey else photo.pixels)[0].permute(1, 2, 0).numpy()
-    if photo.alpha is not None:
-        alpha = photo.alpha[0].permute(1, 2, 0).numpy()
-        if kind in WITH_ALPHA:
-            pixels = np.concatenate([pixels, alpha], 2)
-        else:
-            share = alpha.astype(np.uint16)
-            pixels = ((pixels * share + 255 * (255 - share) + 127) // 255).astype(np.uint8)
     # Colours at half the resolution, as is usual in JPEG, would undo some of what was restored.
     options: dict[str, Any] = {"JPEG": {"quality": 95, "subsampling": 0}, "WEBP": {"quality": 95}}.get(kind, {})
     about = {name: photo.about[name] for name in photo.about.keys() - without_room(photo, kind)}
+    picture = picture_of(photo if photo.alpha is None or kind in WITH_ALPHA else _on_white(photo))
     with written_whole(path) as file:
-        channels = pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
-        need("PIL.Image", "photos").fromarray(channels).save(file, format=kind, **options, **about)
+        picture.save(file, format=kind, **options, **about)

@@ -60,7 +60,7 @@ def read_rgb(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def open_rgb(path: Path) -> Any:
     """The same as a Pillow image, decoded."""
-    with named(path), need("PIL.Image", "photos").open(path) as image:
+    with naming(path), need("PIL.Image", "photos").open(path) as image:
         image.load()
         return _eight_bits(image)
 
@@ -116,7 +116,7 @@ def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[
     name: how errors call it, where that is not its path    formats: Pillow's, of which it may be
     """
     image_module = need("PIL.Image", "photos")
-    with named(name or path) as messages, image_module.open(path, formats=formats) as file:
+    with naming(name or path) as messages, image_module.open(path, formats=formats) as file:
         # Pillow decodes more bits into eight, and says so only here.
         deeper = file.mode.startswith("I") or any(";16" in str(part) for part in file.tile)
         # A phone's MPO is a photo with its previews, not several.
@@ -169,14 +169,14 @@ def _transparency(image: Any) -> Any:
 def image_size(path: Path) -> tuple[int, int]:
     """Width and height, from the beginning of a file that has been checked for its end too."""
     check_whole(path)
-    with named(path), need("PIL.Image", "photos").open(path) as image:
+    with naming(path), need("PIL.Image", "photos").open(path) as image:
         width, height = image.size
     return width, height
 
 
 def orientation_of(path: Path) -> int:
     """How a camera says that it was held, from 1 to 8; 1 is upright, and what a file means that does not say."""
-    with named(path), need("PIL.Image", "photos").open(path) as image:
+    with naming(path), need("PIL.Image", "photos").open(path) as image:
         found = _exif(image).get(ORIENTATION)
     return found if found in range(1, 9) else 1
 
@@ -186,7 +186,7 @@ def check_whole(path: Path) -> None:
 
     From its two ends where that is enough: decoding all files of a large set would take too long.
     """
-    with named(path), need("PIL.Image", "photos").open(path) as image:
+    with naming(path), need("PIL.Image", "photos").open(path) as image:
         end = ENDS.get(image.format or "")
         if end is not None:
             with path.open("rb") as file:
@@ -197,7 +197,7 @@ def check_whole(path: Path) -> None:
 
 
 @contextmanager
-def named(path: Any, known: str = "that Pillow knows") -> Iterator[list[str]]:
+def naming(path: Any, known: str = "that Pillow knows") -> Iterator[list[str]]:
     """Whatever Pillow finds wrong, and it raises many things, becomes one error with the file's name.
 
     known: which formats would have been    yields: what libtiff reports, which may not end in an error

@@ -66,7 +66,7 @@ def in_tiles(
     _check_eval(network)
     height, width = image.shape[2:]
     side = -(-side // stride) * stride
-    margin = 0 if max(height, width) <= side else reach(network, image.shape[1])
+    margin = 0 if max(height, width) <= side else farthest_seen(network, image.shape[1])
     tiles = list(tiles_of(height, width, side, margin))
     for tile in progress(tiles) if progress else tiles:
         top, bottom, left, right = tile.seen
@@ -105,7 +105,7 @@ def tiles_of(height: int, width: int, side: int, margin: int) -> Iterator[Tile]:
             yield Tile(seen, (top, bottom, left, right))
 
 
-def reach(network: nn.Module, channels: int = 3) -> int:
+def farthest_seen(network: nn.Module, channels: int = 3) -> int:
     """How far an output pixel sees, in pixels, rounded up to whole strides: found by following a NaN.
 
     NaN in one stretch of a narrow image spreads to everything that depends on it, and to nothing else. It is looked for

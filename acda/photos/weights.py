@@ -1,4 +1,4 @@
-"""Weights in files of safetensors, which hold tensors and text and nothing that could run; and those in the package."""
+"""Weights in files of safetensors, which hold tensors and text and nothing that could run."""
 
 import json
 from dataclasses import dataclass
@@ -9,31 +9,18 @@ from torch import Tensor, nn
 
 from acda.models import create_model
 from acda.photos.checkpoint_files import read_checkpoint_weights
+from acda.photos.ready import ready
+from acda.photos.trained import Trained
+from acda.photos.weight_folders import missing_weights, named_weights
 from acda.support.extras import need
 from acda.support.files import written_whole
-from acda.support.names import unknown
 
-PACKAGED = Path(__file__).parent / "packaged"
 # Mean and standard deviation of ImageNet's pixels, 0–255, by channel: (2, 3).
 IMAGENET_STATISTICS = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]) * 255
 # What weights are kept as; whole numbers count steps.
 NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8}
 # Options of networks that take far more memory or time than others as they grow.
 MOST = {"kernel_size": 63, "first_kernel": 63, "depth": 1024, "num_bases": 4096}
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A network ready for use. statistics: (2, 3), mean and deviation of its training images in steps of eight bits"""
-
-    model: nn.Module
-    statistics: Tensor
-    facts: dict[str, str]
-
-    def normalised(self, pixels: Tensor) -> Tensor:
-        """Pixels of eight bits, (B, 3, H, W), as the network knows them."""
-        mean, deviation = self.statistics[:, :, None, None]
-        return (pixels.float() - mean) / deviation
 
 
 @dataclass(frozen=True)
@@ -46,16 +33,25 @@ class Weights:
 
 
 def load(name: str | Path) -> Trained:
-    """A trained network: the name of a packaged one, a run's folder, or a file of weights that a run wrote.
+    """A trained network that is ready for photos, by the name of its weights, a run's folder or a file of weights.
 
-    Of a run that is not complete it is the best checkpoint so far.
+    Returns a PhotoRestorer, PeopleCounter or PhotoClassifier, by what the network is: a module that takes PIL images,
+    arrays and tensors. Of a run that is not complete it is the best checkpoint so far.
+
+    >>> denoise = load("denoiser")
+    >>> denoise(torch.zeros(1, 3, 20, 31, dtype=torch.uint8)).shape
+    torch.Size([1, 3, 20, 31])
+    >>> denoise.card.splitlines()[0]
+    '# denoiser'
     """
     weights = open_weights(name)
     path, facts = weights.path, weights.facts
     if "model" not in facts:
-        raise ValueError(f"{path} does not tell its network: it was not written by `acda train`.")
+        raise ValueError(f"{path} does not name its network: it was not written by `acda train`.")
     state = {key.removeprefix("model."): t.float() for key, t in weights.tensors.items() if key.startswith("model.")}
-    return Trained(filled(facts, state, path).eval(), weights.tensors["statistics"].float(), facts)
+    card = path.with_suffix(".md")
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    return ready(filled(facts, state, path), weights.tensors["statistics"].float(), facts, text)
 
 
 def open_weights(name: str | Path) -> Weights:
@@ -68,15 +64,18 @@ def open_weights(name: str | Path) -> Weights:
     return Weights(path, tensors, facts)
 
 
-def find_weights(name: str | Path) -> Path:
-    """The file that a name means; a packaged one comes first, and ./NAME or a Path is the folder or file itself."""
+def find_weights(name: str | Path, own: str | None = None) -> Path:
+    """The file that a name means. Named weights come first; ./NAME or a Path is the folder or file itself.
+
+    own: of several weights in one folder, such as weights/research, the name of those that are meant
+    """
     path = Path(name)
-    packaged = {file.stem: file for file in sorted(PACKAGED.glob("*.safetensors"))}
-    if isinstance(name, str) and name in packaged:
-        return packaged[name]
+    if isinstance(name, str) and (named := named_weights().get(name)):
+        return named
     if path.is_dir():
-        of_a_run = (path / "weights.safetensors", path / "checkpoints" / "best.ckpt")
-        found = next((file for file in of_a_run if file.exists()), None)
+        candidates = [path / "weights.safetensors", path / "checkpoints" / "best.ckpt"]
+        candidates += [path / f"{own}.safetensors"] if own else []
+        found = next((file for file in candidates if file.exists()), None)
         if found is None:
             raise ValueError(
                 f"{path} has no weights.safetensors: a run has it when it is complete. It has no checkpoints/best.ckpt "
@@ -85,8 +84,7 @@ def find_weights(name: str | Path) -> Path:
         return found
     if path.exists():
         return path
-    what = ", ".join(packaged) or "none in this installation"
-    raise unknown("weights file", str(name), packaged, f"Packaged are: {what}; or give a run or its weights.")
+    raise missing_weights(str(name))
 
 
 def fresh(facts: dict[str, str]) -> nn.Module:

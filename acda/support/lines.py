@@ -21,3 +21,8 @@ def printable(text: object) -> str:
 def complain(verb: str, what: object) -> None:
     """One line on standard error, with the verb that it comes from; "" where there is none."""
     print(f"{' '.join(['acda', verb]).strip()}: {printable(what)}", file=sys.stderr, flush=True)
+
+
+def print_line(what: object) -> None:
+    """One line on standard output, at once, for whoever follows the work."""
+    print(printable(what), flush=True)

@@ -17,7 +17,7 @@ from torch import nn
 
 from acda.cli import main
 from acda.photos.files import read_photo
-from acda.photos.weights import Trained
+from acda.photos.restore import PhotoRestorer
 from tests.campaigns.frame import Campaign
 
 SECONDS = 60  # after which a case hangs; a busy machine needs some
@@ -131,9 +131,9 @@ def is_read(path: Path) -> bool:
 
 def denoise(folder: Path, refused: set[str]) -> str:
     (folder / "sound.png").write_bytes(whole("png", "RGB"))
-    network = Trained(Tiny().eval(), torch.tensor([[0.0] * 3, [255.0] * 3]), {})
+    network = PhotoRestorer(Tiny(), torch.tensor([[0.0] * 3, [255.0] * 3]), {})
     out, err = io.StringIO(), io.StringIO()
-    with patch("acda.cli.denoise.load_restorer", lambda _: network), redirect_stdout(out), redirect_stderr(err):
+    with patch("acda.cli.denoise.load_restorer", lambda *_: network), redirect_stdout(out), redirect_stderr(err):
         status = main(["denoise", str(folder), "--out", str(folder / "out")])
     lines = err.getvalue().splitlines()
     assert all(line.startswith("acda denoise: ") for line in lines), f"a line that is not ours: {lines}"

@@ -9,7 +9,6 @@ from PIL import Image
 
 from acda import create_model
 from acda.cli import main
-from acda.cli.count import density_of
 from acda.photos.files import read_photo
 from acda.photos.weights import load, read_weights, write_weights
 
@@ -82,7 +81,7 @@ def test_people_that_are_hidden_do_not_count(weights, tmp_path):
         pixels[:, :48] = (hidden, hidden, hidden, 0)
         pixels[:, 48:] = (90, 120, 150, 255)
         Image.fromarray(pixels).save(tmp_path / "cut.png")
-        densities.append(density_of(load(weights), read_photo(tmp_path / "cut.png"), 1024))
+        densities.append(load(weights).density_of(read_photo(tmp_path / "cut.png"), 1024))
     torch.testing.assert_close(*densities, rtol=0, atol=0)
 
 
@@ -111,10 +110,10 @@ def test_the_tile_does_not_matter(weights, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (60, 700, 3)).astype(np.uint8)
     Image.fromarray(pixels).save(tmp_path / "wide.png")
     photo = read_photo(tmp_path / "wide.png")
-    whole = density_of(trained, photo, 1024)
+    whole = trained.density_of(photo, 1024)
     assert whole.std() > 0
     for tile in (96, 256):
-        parts = density_of(trained, photo, tile)
+        parts = trained.density_of(photo, tile)
         assert float((parts - whole).abs().max()) < 1e-4 * float(whole.abs().max())
         assert float(parts.sum()) == pytest.approx(float(whole.sum()), rel=1e-4)
 
@@ -133,8 +132,7 @@ def test_a_bad_file_is_named_and_the_others_go_on(photos, weights, capsys):
     [
         (["{photos}", "--weights", "nobody"], "there is no weights file 'nobody'"),
         (["{photos}/*.gif", "--weights", "{weights}"], "there is no file"),
-        (["--weights", "{weights}"], "which photos?"),
-        (["{photos}", "--tile", "0", "--weights", "{weights}"], "--tile needs to be positive; got 0"),
+        (["{photos}", "--tile", "0", "--weights", "{weights}"], "acda count: tile needs to be positive; got 0"),
     ],
 )
 def test_what_is_wrong_is_said(photos, weights, capsys, arguments, message):

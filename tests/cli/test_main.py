@@ -8,7 +8,7 @@ import torch
 
 from acda import __version__, create_model
 from acda.cli import NEEDED, VERBS, main
-from acda.photos.weights import Trained
+from acda.photos.count import PeopleCounter
 
 
 def test_help_lists_every_verb(capsys):
@@ -75,13 +75,13 @@ def test_usage_agrees_on_what_is_needed(verb, capsys):
 @pytest.mark.parametrize("verb", ["count", "denoise", "restore", "upscale"])
 def test_options_are_no_photos(verb, capsys, monkeypatch):
     module = importlib.import_module(f"acda.cli.{verb}")
-    monkeypatch.setattr(module, "load" if verb == "count" else "load_restorer", lambda weights: crowd())
+    monkeypatch.setattr(module, "load_counter" if verb == "count" else "load_restorer", lambda *_: crowd())
     assert main([verb, "--weights", "x"]) == 2
     assert capsys.readouterr().err == f"acda {verb}: which photos? Give files, folders or patterns.\n"
 
 
 def crowd():
-    return Trained(create_model("crowd_counter_s"), torch.zeros(2, 3), {})
+    return PeopleCounter(create_model("crowd_counter_s"), torch.zeros(2, 3), {})
 
 
 def test_alone_it_prints_its_help(capsys):

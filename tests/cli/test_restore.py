@@ -10,9 +10,9 @@ from PIL.PngImagePlugin import PngInfo
 
 from acda import create_model
 from acda.cli import main
-from acda.cli.restore import load_restorer, restored
 from acda.photos.batch import each_photo
 from acda.photos.files import eight_bits, read_photo, resized_photo
+from acda.photos.restore_files import load_restorer
 from acda.photos.tiles import apply_in_tiles
 from acda.photos.weights import find_weights, read_weights, write_weights
 
@@ -369,7 +369,7 @@ def test_tiles_do_not_show(weights, tmp_path):
     for tile in (16, 61, 128):
         part = apply_in_tiles(trained.model, trained.normalised(pixels), tile)
         torch.testing.assert_close(part, whole, rtol=0, atol=1e-5)
-    assert (restored(trained, pixels, 61).int() - eight_bits(whole).int()).abs().max() <= 1
+    assert (trained(pixels, tile=61).int() - eight_bits(whole).int()).abs().max() <= 1
 
 
 @pytest.mark.parametrize(
@@ -377,14 +377,14 @@ def test_tiles_do_not_show(weights, tmp_path):
     [
         (
             ["upscale", "{photo}", "--scale", "0.5", "--weights", "{weights}"],
-            "--scale needs to be from 1 to 8; got 0.5",
+            "acda upscale: scale needs to be from 1 to 8; got 0.5",
         ),
         (
             ["denoise", "{photo}", "--strength", "2", "--weights", "{weights}"],
-            "--strength needs to be from 0 to 1; got 2",
+            "acda denoise: strength needs to be from 0 to 1; got 2",
         ),
         (["upscale", "{photo}", "--weights", "nobody"], "there is no weights file 'nobody'"),
-        (["restore", "{photo}", "--tile", "0", "--weights", "{weights}"], "--tile needs to be positive"),
+        (["restore", "{photo}", "--tile", "0", "--weights", "{weights}"], "acda restore: tile needs to be positive"),
         (["restore", "{photo}", "-o", "x.gif", "--weights", "{weights}"], "no suffix that photos are written with"),
         (["restore", "{photo}", "b.png", "-o", "x.jpg", "--weights", "{weights}"], "x.jpg would be a file"),
         (["restore", "{photo}", "/nowhere/*.png", "--weights", "{weights}"], "there is no file /nowhere/*.png"),
@@ -397,7 +397,7 @@ def test_what_is_wrong_is_said(photo, weights, capsys, arguments, message):
 
 
 def test_what_cannot_be_written_is_said_before_the_work(photo, weights, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("acda.cli.restore.in_tiles", None)  # the work
+    monkeypatch.setattr("acda.photos.restore.in_tiles", None)  # the work
     assert main(["restore", str(photo), "--weights", weights, "-o", str(tmp_path / "a.gif")]) == 1
     assert "has no suffix that photos are written with" in capsys.readouterr().err
     monkeypatch.setattr("acda.photos.files.LONGEST", {"WEBP": 100})

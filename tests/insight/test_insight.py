@@ -9,7 +9,6 @@ from torch import nn
 import acda
 from acda import AdaptiveConv2d, AtomGenerator, create_model
 from acda.insight import capture, diversity
-from acda.insight.draw import map_box, map_place, photo_place
 
 
 @pytest.fixture
@@ -109,17 +108,6 @@ def test_half_precision_is_looked_at_in_single():
     assert capture(layer, torch.randn(1, 3, 9, 9).bfloat16()).layers[""].receptive_field().dtype == torch.float32
 
 
-def test_a_map_lies_where_its_windows_are():
-    """Without padding the first window's middle is two pixels in; with a stride places are that far apart."""
-    view = capture(AdaptiveConv2d(3, 4, 5).eval(), torch.randn(1, 3, 32, 40)).layers[""]
-    assert map_box(view, (32, 40)) == (2, 2, 38, 30)
-    assert photo_place(view, (64, 80), (0, 3)) == (11, 5)
-    assert map_place(view, (64, 80), 11, 5) == (0, 3)
-    assert map_place(view, (64, 80), 0, 63.9) == (27, 0)
-    strided = capture(AdaptiveConv2d(3, 4, 7, stride=2, padding=3).eval(), torch.randn(1, 3, 32, 40)).layers[""]
-    assert photo_place(strided, (32, 40), (1, 0)) == (0.5, 2.5)
-
-
 def test_two_at_once_do_not_mix():
     """Both run one model; the wider input waits inside it until the other has looked."""
     layer, inside, looked = AdaptiveConv2d(3, 4, 3, padding=1).eval(), threading.Event(), threading.Event()
@@ -217,25 +205,6 @@ def test_a_model_that_does_not_use_its_layers_is_refused():
 def test_a_model_without_adaptive_layers_is_refused():
     with pytest.raises(ValueError, match="Sequential has no AdaptiveConv2d"):
         capture(nn.Sequential(nn.Conv2d(3, 4, 3)), torch.randn(1, 3, 8, 8))
-
-
-def test_a_network_that_extends_a_photo_does_not_move_its_places():
-    """A photo 50 wide is seen as 64: the middle of the map's column 4, of cells of 8 pixels, is at 36."""
-
-    class Extends(nn.Module):
-        stride, cell = 32, 1
-
-        def __init__(self):
-            super().__init__()
-            self.layer = AdaptiveConv2d(3, 4, 3, padding=1)
-
-        def forward(self, x):
-            return self.layer(nn.functional.avg_pool2d(nn.functional.pad(x, (0, 14, 0, 0)), 8))
-
-    view = capture(Extends().eval(), torch.randn(1, 3, 32, 50)).layers["layer"]
-    assert view.size == (4, 8)
-    assert photo_place(view, (32, 50), (1, 4)) == pytest.approx((36, 12))
-    assert map_place(view, (32, 50), 49, 31) == (3, 6)
 
 
 def test_layers_that_share_one_generator_are_told_apart():

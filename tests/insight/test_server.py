@@ -10,7 +10,7 @@ from PIL import Image
 
 from acda.cli import main
 from acda.insight import server
-from acda.insight.subject import FRESH, find_subject, look
+from acda.insight.subject import FRESH, find_subject, look_inside
 from acda.photos.files import read_photo
 
 
@@ -45,7 +45,7 @@ def test_the_filter_of_a_place(client, photo):
         f"/api/place/{found['id']}", params={"layer": layer["name"], "x": 10.5, "y": 20.2, "out": 3, "into": 1}
     ).json()
     assert answer["place"] == [20, 10]
-    view = look(find_subject(FRESH), read_photo(photo).pixels).captured.layers[layer["name"]]
+    view = look_inside(find_subject(FRESH), read_photo(photo).pixels).captured.layers[layer["name"]]
     torch.testing.assert_close(torch.tensor(answer["atoms"]), view.atoms_at(20, 10).float())
     torch.testing.assert_close(torch.tensor(answer["filter"]), view.filter_at(20, 10, 3, 1).float())
     assert sum(answer["weights"]) == pytest.approx(1)

@@ -7,7 +7,7 @@ from torch import nn
 from acda import create_model
 from acda.models.restorer import RESTORERS
 from acda.models.variational import VARIATIONAL
-from acda.photos.tiles import apply_in_tiles, reach, tiles_of
+from acda.photos.tiles import apply_in_tiles, farthest_seen, tiles_of
 
 
 class Plain(nn.Module):
@@ -22,11 +22,11 @@ class Plain(nn.Module):
 
 
 def test_reach_of_known_networks():
-    assert reach(Plain(nn.Conv2d(3, 1, 7, padding=3), stride=1, cell=1).eval()) in (3, 4)
+    assert farthest_seen(Plain(nn.Conv2d(3, 1, 7, padding=3), stride=1, cell=1).eval()) in (3, 4)
     two = Plain(nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU(), nn.Conv2d(4, 1, 5, padding=2), stride=2, cell=2)
-    assert reach(two.eval()) in (6, 8)
+    assert farthest_seen(two.eval()) in (6, 8)
     with pytest.raises(ValueError, match="looks at the whole image"):
-        reach(Plain(nn.Conv2d(3, 4, 3, padding=1), nn.InstanceNorm2d(4), stride=1, cell=1).eval())
+        farthest_seen(Plain(nn.Conv2d(3, 4, 3, padding=1), nn.InstanceNorm2d(4), stride=1, cell=1).eval())
 
 
 def test_a_network_in_training_is_refused_and_not_spoilt():
@@ -36,7 +36,7 @@ def test_a_network_in_training_is_refused_and_not_spoilt():
         with pytest.raises(ValueError, match="Restorer is in training mode, in which tiles do not meet"):
             apply_in_tiles(network, torch.rand(1, 3, 64, 64), side)
     with pytest.raises(ValueError, match="training mode"):
-        reach(network)
+        farthest_seen(network)
     assert all(value.equal(before[name]) for name, value in network.state_dict().items())
 
 
@@ -81,7 +81,7 @@ def test_a_photo_of_any_size_does_not_depend_on_the_tiles(name):
         network(torch.randn(2, 3, 64, 64, dtype=torch.float64))
     network.eval()
     # Narrow, so that tiles differ along one side, and of an odd length.
-    image = torch.rand(1, 3, 13, 2 * reach(network) + 61, dtype=torch.float64)
+    image = torch.rand(1, 3, 13, 2 * farthest_seen(network) + 61, dtype=torch.float64)
     with torch.no_grad():
         whole = network(image)
     assert float((whole - image).abs().mean()) > 1e-3

@@ -1,0 +1,62 @@
+"""People on photos, counted by a trained network: their number, and a map of where they are."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acda.photos.files import Photo, revealed
+from acda.photos.given import photos_of
+from acda.photos.restore import TILE, check_tile
+from acda.photos.tiles import apply_in_tiles
+from acda.photos.trained import Trained
+
+
+@dataclass(frozen=True)
+class Counted:
+    """People on a photo. `float(counted)` is their number.
+
+    count: a float, or a tensor (B,) where a tensor was given
+    density: people per cell of 4×4 pixels: an array (H/4, W/4), or a tensor (B, H/4, W/4); sizes are rounded up. Small
+        negative values occur; the count is its sum, and at least 0
+    """
+
+    count: Any
+    density: Any
+
+    def __float__(self) -> float:
+        return float(self.count)
+
+
+class PeopleCounter(Trained):
+    """A network that counts the people on a photo, such as `acda.load("crowd_counter")`.
+
+    Call it with what PhotoRestorer takes: a PIL image, an array or a tensor, of any size.
+
+    tile: side of the parts in which a photo is looked at, in pixels; it changes the memory and not the result
+
+    >>> from acda import create_model
+    >>> counter = PeopleCounter(create_model("crowd_counter_s"), torch.tensor([[120.0] * 3, [60.0] * 3]), {})
+    >>> counted = counter(torch.rand(2, 3, 50, 70))
+    >>> counted.count.shape, counted.density.shape
+    (torch.Size([2]), torch.Size([2, 13, 18]))
+    """
+
+    def forward(self, photo: Any, *, tile: int = TILE) -> Counted:
+        check_tile(tile)
+        densities = [self.density_of(each, tile) for each in photos_of(photo)]
+        counts = [people_in(each) for each in densities]
+        if isinstance(photo, Tensor):
+            return Counted(torch.tensor(counts, device=photo.device), torch.stack(densities).float().to(photo.device))
+        return Counted(counts[0], densities[0].float().numpy())
+
+    def density_of(self, photo: Photo, tile: int = TILE) -> Tensor:
+        """The density map of what is seen of a photo, (H/4, W/4), in float64 so that its sum is exact in any order."""
+        seen = revealed(photo)
+        return apply_in_tiles(self.model, seen, tile, prepare=self.normalised)[0, 0].double().cpu()
+
+
+def people_in(density: Tensor) -> float:
+    """The sum of a density map. That of an empty square may be a little less than nobody."""
+    return max(0.0, float(density.sum()))
