@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import ndimage
 from torch import Tensor
 
 from acda.photos.image_files import Upright, naming, open_upright
@@ -122,6 +121,8 @@ def revealed(photo: Photo) -> Tensor:
     is no part of the picture."""
     if photo.alpha is None or not (hidden := photo.alpha[0, 0] == 0).any() or hidden.all():
         return photo.pixels
+    from scipy import ndimage  # here, because `import acda` comes by and should be quick
+
     rows, columns = ndimage.distance_transform_edt(hidden.numpy(), return_distances=False, return_indices=True)
     return photo.pixels[:, :, torch.from_numpy(rows), torch.from_numpy(columns)]
 
