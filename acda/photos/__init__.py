@@ -1,1 +1,1 @@
-"""A person's pictures: files, exact tiles, trained weights."""
+"""A person's pictures: files, exact tiles, trained weights; photos restored, counted and classified."""

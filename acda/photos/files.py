@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import ndimage
 from torch import Tensor
 
 from acda.photos.image_files import Upright, naming, open_upright
@@ -63,7 +62,7 @@ def _photo(file: Upright) -> Photo:
     if file.exif:
         with suppress(Exception):  # what the maker of a camera wrote there cannot always be written again
             about["exif"] = file.exif.tobytes()
-    alpha = None if file.alpha is None else _tensor(np.array(file.alpha)[:, :, None])
+    alpha = None if file.alpha is None else pixels_of(np.array(file.alpha)[:, :, None])
     lost = {
         f"{file.pages} pages, of which the result has the first": file.pages > 1,
         "more than eight bits a channel, of which the result has eight": file.deeper,
@@ -72,7 +71,7 @@ def _photo(file: Upright) -> Photo:
         f"damage ({file.damage.rstrip('.')}), which the result shows": file.damage,
     }
     told = " and ".join(what for what, is_lost in lost.items() if is_lost)
-    return Photo(_tensor(np.array(file.image)), alpha, about, told, file.is_grey)
+    return Photo(pixels_of(np.array(file.image)), alpha, about, told, file.is_grey)
 
 
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
@@ -89,8 +88,9 @@ def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
     return revealed(_photo(open_upright(io.BytesIO(content), "the upload", UPLOADED)))
 
 
-def _tensor(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
-    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())[None]
+def pixels_of(array: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
+    """An array (H, W, C) as a tensor (1, C, H, W)."""
+    return torch.from_numpy(array.transpose(2, 0, 1).copy())[None]
 
 
 def resized(x: Tensor, height: int, width: int) -> Tensor:
@@ -121,6 +121,8 @@ def revealed(photo: Photo) -> Tensor:
     is no part of the picture."""
     if photo.alpha is None or not (hidden := photo.alpha[0, 0] == 0).any() or hidden.all():
         return photo.pixels
+    from scipy import ndimage  # here, because `import acda` comes by and should be quick
+
     rows, columns = ndimage.distance_transform_edt(hidden.numpy(), return_distances=False, return_indices=True)
     return photo.pixels[:, :, torch.from_numpy(rows), torch.from_numpy(columns)]
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acda.photos.files import Photo, picture_of
+from acda.photos.files import Photo, picture_of, pixels_of
 
 # Pillow's modes that a result can have too.
 MODES = ("RGB", "RGBA", "L", "LA")
@@ -59,8 +59,8 @@ def _from_picture(given: Any) -> Photo:
             'photo.convert("RGB"), or "RGBA" where it is transparent.'
         )
     _check_size(given.height, given.width)
-    alpha = _tensor(np.array(given.getchannel("A"))[:, :, None]) if given.mode in ("RGBA", "LA") else None
-    return Photo(_tensor(np.array(given.convert("RGB"))), alpha, {}, is_grey=given.mode in ("L", "LA"))
+    alpha = pixels_of(np.array(given.getchannel("A"))[:, :, None]) if given.mode in ("RGBA", "LA") else None
+    return Photo(pixels_of(np.array(given.convert("RGB"))), alpha, {}, is_grey=given.mode in ("L", "LA"))
 
 
 def _from_array(given: np.ndarray[Any, Any]) -> Photo:
@@ -72,7 +72,7 @@ def _from_array(given: np.ndarray[Any, Any]) -> Photo:
         )
     _check_size(*given.shape[:2])
     pixels = np.repeat(given[:, :, None], 3, 2) if is_grey else given
-    return Photo(_tensor(pixels), None, {}, is_grey=is_grey)
+    return Photo(pixels_of(pixels), None, {}, is_grey=is_grey)
 
 
 def _from_tensor(given: Tensor) -> list[Photo]:
@@ -100,7 +100,3 @@ def _from_tensor(given: Tensor) -> list[Photo]:
 def _check_size(height: int, width: int) -> None:
     if not (height and width):
         raise ValueError(f"a photo needs at least one pixel; got {width}×{height}.")
-
-
-def _tensor(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
-    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())[None]
