@@ -5,10 +5,12 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 
-from acda import __version__, create_model
+from acda import __version__
 from acda.cli import NEEDED, VERBS, main
 from acda.photos.count import PeopleCounter
+from acda.photos.restore import PhotoRestorer
 
 
 def test_help_lists_every_verb(capsys):
@@ -75,13 +77,10 @@ def test_usage_agrees_on_what_is_needed(verb, capsys):
 @pytest.mark.parametrize("verb", ["count", "denoise", "restore", "upscale"])
 def test_options_are_no_photos(verb, capsys, monkeypatch):
     module = importlib.import_module(f"acda.cli.{verb}")
-    monkeypatch.setattr(module, "load_counter" if verb == "count" else "load_restorer", lambda *_: crowd())
+    kind, loads = (PeopleCounter, "load_counter") if verb == "count" else (PhotoRestorer, "load_restorer")
+    monkeypatch.setattr(module, loads, lambda *_: kind(nn.Identity(), torch.zeros(2, 3), {}))
     assert main([verb, "--weights", "x"]) == 2
     assert capsys.readouterr().err == f"acda {verb}: which photos? Give files, folders or patterns.\n"
-
-
-def crowd():
-    return PeopleCounter(create_model("crowd_counter_s"), torch.zeros(2, 3), {})
 
 
 def test_alone_it_prints_its_help(capsys):
