@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
@@ -36,7 +37,7 @@ class AdaptiveConv2d(ConvLike):
     first_kernel: side of the first of them. The paper's text has 1, the authors' layer 3, which
         sees more where the input has few channels.
     adaptivity: how much of a fresh layer's filters depends on the place, from 0, an ordinary convolution, to 1, the
-        paper's start. Small values train better: see "How a fresh layer starts" in the documentation.
+        paper's start. "How a fresh layer starts" in the documentation says why the default is small.
 
     >>> layer = AdaptiveConv2d(64, 128, 7, stride=2, padding=3)
     >>> layer(torch.randn(1, 64, 33, 50)).shape
@@ -303,8 +304,8 @@ class AdaptiveConv2d(ConvLike):
         )
 
     def _reset_mixing(self, gain: float) -> None:
-        if self.mixing.is_meta:
-            return
+        if self.mixing.is_meta or isinstance(self.mixing, FakeTensor):
+            return  # it has no numbers
         # Conv2d draws weights and bias from ±1/√fan_in, and white input comes out with a third of its variance. Ours
         # sums the responses of M atoms to C/groups channels, each with the variance ‖D_m‖².
         fan_in = self.mixing.shape[1] * self.window.side**2

@@ -168,7 +168,7 @@ def _quieten() -> None:
 
 
 def evaluate(name: str | Path, data: Path) -> dict[str, float]:
-    """Score the network of a run, of its weights.safetensors, or a packaged one, on the test images of a folder."""
+    """Score the network of a run, of a weights file, or a trained one by name, on the test images of a folder."""
     weights = open_weights(name)
     recipe = replace(_recipe_of(weights), data=data)
     _quieten()

@@ -25,13 +25,8 @@ def test_without_a_recipe_usage_goes_to_stderr(capsys):
 
 
 def test_evaluation_shows_what_is_required(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["evaluate"])
-    assert ended.value.code == 2
-    shown = capsys.readouterr().err
-    assert "RUN" in shown
-    assert "--data DIR" in shown
-    assert "(required)" in shown
+    assert main(["evaluate"]) == 2
+    assert "acda evaluate RUN --data DIR" in capsys.readouterr().err
 
 
 def test_metavars_are_words_for_people(capsys):

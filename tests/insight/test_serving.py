@@ -10,8 +10,10 @@ from http.client import HTTPConnection
 
 import pytest
 
+# A shell in the background hands on an ignored SIGINT, so the server's process begins with Python's own handler.
 SHORT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from acda.insight import serving
 serving.HEADERS_SECONDS = serving.BODY_SECONDS = serving.ANSWER_SECONDS = 1
 from acda.cli import main

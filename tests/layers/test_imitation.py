@@ -99,7 +99,11 @@ def test_exact_is_possible_for_filters_that_are_all_zero():
         ({"exact": True, "num_atoms": 4}, ValueError, "exact=True chooses num_atoms itself; got num_atoms=4"),
         ({"exact": True, "bases": "wavelets"}, ValueError, "got 'wavelets'"),
         ({"bases": None, "generator": nn.Conv2d(3, 54, 3)}, TypeError, "AtomGenerator.* got Conv2d"),
-        ({"generator": AtomGenerator(3, 36, 3), "hidden": 8}, ValueError, "hidden=8, first_kernel=1 beside a gen"),
+        (
+            {"generator": AtomGenerator(3, 36, 3), "hidden": 8},
+            ValueError,
+            "hidden=8, .*adaptivity=0.2 beside",
+        ),
         ({"generator": AtomGenerator(3, 35, 3)}, ValueError, r"the generator needs 36 channels, M·L; got 35"),
         ({"hidden": 0}, ValueError, "hidden needs to be at least 1; got 0"),
     ],
