@@ -131,7 +131,7 @@ def test_from_scratch_draws_new_weights():
         warnings.simplefilter("error")
         converted = convert(model, keep_weights=False, names=["0", "2.0"])
     assert converted[0].mixing.std() > 0
-    assert converted[0].generator.predict_norm.weight.min() == 1
+    assert converted[0].generator.predict_norm.weight.min() > 0, "a layer that imitates begins with zeros here"
     assert not torch.allclose(converted(x), model(x), atol=1e-2)
 
 
