@@ -15,6 +15,7 @@ def test_the_unfold_way_is_the_same_function():
     torch.testing.assert_close(unfolded(x), ours(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_rows_tell_a_ratio_to_conv2d_and_a_peak(monkeypatch):
     monkeypatch.setattr(bench, "CONTENDERS", {name: bench.CONTENDERS[name] for name in ("conv", "native")})
     small, large = bench.Case(8, 10, 3, batch=2), bench.Case(9, 500, 3)

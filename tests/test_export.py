@@ -24,6 +24,7 @@ def net() -> nn.Module:
     ).eval()
 
 
+@pytest.mark.slow
 def test_compile_takes_the_whole_graph_at_dynamic_sizes(net):
     compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="aot_eager")
     for shape in ((2, 2, 20, 24), (1, 2, 31, 18)):
@@ -102,6 +103,7 @@ torch.testing.assert_close(found, expected)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(native.MISSING is not None, reason="no kernel here")
 @pytest.mark.parametrize("with_gradients", [True, False])
 def test_an_exported_program_keeps_the_kernel_on_request(net, tmp_path, with_gradients):

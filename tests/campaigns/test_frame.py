@@ -63,6 +63,7 @@ def test_it(run_campaign, word):
 """
 
 
+@pytest.mark.slow
 def test_pytest_runs_campaigns_only_when_asked_and_writes_their_figures(tmp_path):
     (tmp_path / "conftest.py").write_text(CAMPAIGN.partition("@")[0])
     (tmp_path / "test_it.py").write_text(CAMPAIGN)

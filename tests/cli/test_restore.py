@@ -361,6 +361,7 @@ def test_an_output_is_whole_or_not_there(photo, weights, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
 
 
+@pytest.mark.slow
 def test_tiles_do_not_show(weights, tmp_path):
     picture(333, 210).save(tmp_path / "large.png")
     trained, pixels = load_restorer(weights), read_photo(tmp_path / "large.png").pixels

@@ -50,6 +50,7 @@ def test_tiles_cover_an_image_once(height, width, side):
     assert (seen == 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["crowd_counter_s", "crowd_counter_s_conv"])
 def test_a_count_does_not_depend_on_the_tiles(name):
     torch.manual_seed(0)

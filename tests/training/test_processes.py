@@ -12,6 +12,7 @@ import pytest
 from tests.training.runs import assert_same, command, weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "precision", "tolerance"), [("lenet", "32-true", 1e-6), ("lenet_acda", "64-true", 1e-12)]
 )
@@ -33,6 +34,7 @@ def test_two_processes_are_one_with_twice_the_batch(recipe, tmp_path, model, pre
         assert a["train loss"] == pytest.approx(b["train loss"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_two_machines_with_the_same_command(recipe, tmp_path):
     """torchrun once for each machine, both of them this one."""
     alone, together = tmp_path / "alone", tmp_path / "together"

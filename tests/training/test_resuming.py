@@ -97,6 +97,7 @@ def test_run_and_data_may_be_moved_between_two_sittings(recipe, tmp_path, ctrl_c
     assert not (tmp_path / "before").exists()
 
 
+@pytest.mark.slow
 def test_sigkill_after_the_first_checkpoint(recipe, tmp_path):
     recipe = replace(recipe, epochs=40)
     whole, parts = tmp_path / "whole", tmp_path / "parts"

@@ -13,6 +13,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_the_kernels_equal_the_reference_in_tritons_interpreter():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", str(HERE / "interpreted.py")]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
