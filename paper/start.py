@@ -1,6 +1,6 @@
-"""How a fresh adaptive layer should begin: the same problems, trained from several starts, into results/start.json.
+"""How a fresh adaptive layer should begin: the same problems, trained from several starts, into studies/start.json.
 
-    python paper/start.py --data DIR [--only patches …] [--forms paper …] [--seeds 0 1]
+    python -m paper.start --data DIR [--only patches …] [--forms paper …] [--seeds 0 1]
 
 DIR has `free_photos` (problem "patches") and `cifar10` (problem "lenet"). A row that the file has already is not
 trained again. Each problem is scored on validation data: held-out photos, and images taken out of CIFAR's training set.
@@ -8,6 +8,7 @@ trained again. Each problem is scored on validation data: held-out photos, and i
 
 import argparse
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ from acda.support.environment import write_results
 from acda.training.data.patterns import pattern_map
 from acda.training.tasks.task import rate_at
 
-RESULTS = Path(__file__).parent / "results" / "start.json"
+RESULTS = Path(__file__).parent / "studies" / "start.json"
 CHANNELS, CROP, STEPS = 32, 64, 500
 
 
@@ -337,6 +338,15 @@ def read_cifar(data: Path) -> tuple[Tensor, Tensor]:
 PROBLEMS = {f.__name__: f for f in (two_colours, toy, patches, uniform, lenet, lenet_adamw)}
 
 
+def without_nan(value: Any) -> Any:
+    """For JSON, which has no NaN and no infinity."""
+    if isinstance(value, dict):
+        return {key: without_nan(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(part) for part in value]
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -355,7 +365,7 @@ def main() -> None:
                     continue
                 if form == "conv 3×3" and problem not in ("patches", "uniform"):
                     continue
-                rows.append({**key, **PROBLEMS[problem](form, seed, options.data)})
+                rows.append({**key, **without_nan(PROBLEMS[problem](form, seed, options.data))})
                 write_results(options.out, rows, budget=PROBLEMS[problem].__doc__)
                 print({k: v for k, v in rows[-1].items() if k != "curve"}, flush=True)
 
