@@ -77,7 +77,8 @@ class AtomGenerator(nn.Module):
         norm = self.predict_norm
         if not norm.weight.is_meta:
             nn.init.constant_(norm.weight, self.adaptivity)
-            nn.init.normal_(norm.bias, std=(1 - self.adaptivity**2) ** 0.5)
+            if self.adaptivity < 1:  # else it is zero, and no random number is drawn
+                nn.init.normal_(norm.bias, std=(1 - self.adaptivity**2) ** 0.5)
 
     def fresh_moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of each prediction of a fresh generator in train mode, in float64 on the CPU."""
