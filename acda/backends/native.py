@@ -97,6 +97,11 @@ def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> s
         return f"it runs on the CPU; the input is on {x.device}"
     if bases is not None and bases.requires_grad and torch.is_grad_enabled():
         return "it has no gradient for learnable bases"
+    return why_not_transformed(insisted)
+
+
+def why_not_transformed(insisted: bool) -> str | None:
+    """The reason why no operator of ours can run while torch exports, traces or transforms a function, or None."""
     if torch.compiler.is_exporting() and not insisted:
         return "an exported program consists of standard operations"
     if torch._C._get_tracing_state() is not None:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from acda.backends.native import _dense, _numbers, _PixelMajor
+from acda.backends.native import _dense, _numbers, _PixelMajor, why_not_transformed
 from acda.backends.reference import needs_grad
 from acda.backends.triton import operators
 from acda.window import Window
@@ -47,12 +47,8 @@ def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> s
         return f"it runs on CUDA and ROCm devices; the input is on {x.device}"
     if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return f"it computes in float32, float16 and bfloat16; the input is {x.dtype}"
-    if torch.compiler.is_exporting() and not insisted:
-        return "an exported program consists of standard operations"
-    if torch._C._get_tracing_state() is not None:
-        return "a traced program consists of standard operations"
-    if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
-        return "it has no rule for vmap and forward-mode derivatives"
+    if reason := why_not_transformed(insisted):
+        return reason
     return why_not_here(x.device.index or 0) if x.is_cuda else None
 
 
