@@ -119,8 +119,8 @@ class AdaptiveConv2d(ConvLike):
         """coefficients, of an input that was checked."""
         P, Q = self.window.output_size(x.shape[2], x.shape[3])
         M, L = self.num_atoms, self.num_elements
-        # A Φ of another kind, even one derived from ours, may take nothing but the map.
-        ours = type(self.generator) is AtomGenerator
+        # Any other Φ, even one derived from ours, may take nothing but the map.
+        ours = type(self.generator) is AtomGenerator and "forward" not in vars(self.generator)
         alpha = self.generator(x, kernels=kernels) if ours else self.generator(x)
         if not isinstance(alpha, Tensor) or tuple(alpha.shape) != (x.shape[0], M * L, P, Q):
             came = tuple(alpha.shape) if isinstance(alpha, Tensor) else type(alpha).__name__

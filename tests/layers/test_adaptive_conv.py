@@ -393,6 +393,14 @@ def test_a_generator_derived_from_ours():
         torch.testing.assert_close(layer(x) - layer.bias[:, None, None], 2 * (single(x) - single.bias[:, None, None]))
 
 
+def test_a_generator_whose_forward_was_replaced():
+    layer, x = AdaptiveConv2d(3, 4, 3).eval(), torch.randn(2, 3, 8, 8)
+    layer.generator.forward = lambda x: torch.ones(2, 36, 6, 6)
+    assert layer.bases is not None
+    expected = nn.functional.conv2d(x, torch.einsum("ocm,lij->ocij", layer.mixing, layer.bases), layer.bias)
+    torch.testing.assert_close(layer(x), expected)
+
+
 def test_hooks_on_the_generator_see_the_map_alone():
     layer, x, seen = AdaptiveConv2d(3, 4, 3), torch.randn(2, 3, 8, 8), []
     layer.generator.register_forward_hook(lambda module, inputs, y: seen.append((inputs, y.shape)))
