@@ -65,7 +65,8 @@ def _are_plain(conv: nn.Conv2d, norm: ForgivingBatchNorm2d) -> bool:
         and type(norm) is ForgivingBatchNorm2d
         and conv.bias is None
         and (conv.padding, conv.dilation, conv.groups) == ((0, 0), (1, 1), 1)
-        and norm.affine
+        and norm.weight is not None
+        and norm.bias is not None
         and norm.track_running_stats
         and norm.running_var is not None
         and norm.momentum is not None

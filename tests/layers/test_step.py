@@ -79,6 +79,7 @@ CHANGES = {
     "a hook that changes the result": listen,
     "a cumulative average": lambda conv, norm: setattr(norm, "momentum", None),
     "statistics left alone": lambda conv, norm: setattr(norm, "track_running_stats", False),
+    "without a shift": lambda conv, norm: setattr(norm, "bias", None),
     "dilated": lambda conv, norm: setattr(conv, "dilation", (2, 2)),
     "another forward": lambda conv, norm: setattr(norm, "forward", lambda u: 3 * u),
 }
