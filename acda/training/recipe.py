@@ -140,8 +140,8 @@ class Restoration(Recipe):
     """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
     scale: Literal[2, 3, 4] | None = None
     """which of RealSR's scales; the ratio that the network is trained at"""
-    degradation: Literal["noise"] | None = None
-    """for folders of clean photos: what is done to them as they are read"""
+    degradation: Literal["noise", "size"] | None = None
+    """for folders of clean photos: add noise, or halve and double the size, as they are read"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

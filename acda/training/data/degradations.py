@@ -30,8 +30,12 @@ GAINS = (1.0, 2.2)
 MOSAIC, BLURRED, BLOTCHES = 0.5, 0.3, 0.3
 # Standard deviation and size in pixels of the blotches.
 BLOTCH, BLOTCH_SIZE = (0.5 / 255, 8 / 255), (3, 12)
-# JPEG: share of the noisy and of the clean photos, and range of quality.
-JPEG_NOISY, JPEG_CLEAN, QUALITY = 0.35, 0.3, (60, 98)
+# Before a photo is made smaller: share that is blurred, and by what standard deviation in pixels at most.
+SOFT, SOFTNESS = 0.3, 0.8
+# What makes photos smaller: bicubic and Lanczos filters, or the mean of the pixels that become one.
+REDUCERS = (Image.Resampling.BICUBIC, Image.Resampling.LANCZOS, Image.Resampling.BOX)
+# JPEG: shares of the noisy, the clean and the reduced photos, and range of quality.
+JPEG_NOISY, JPEG_CLEAN, JPEG_SMALL, QUALITY = 0.35, 0.3, 0.3, (60, 98)
 # A crop is degraded with this margin, cut at a random offset, so that JPEG's blocks lie anywhere.
 MARGIN = 16
 
@@ -64,6 +68,24 @@ def held_out_noise(clean: Tensor, index: int) -> Tensor:
         return _as_some_file(camera_noise(clean, generator), 0.0, generator)
     sigma = (10, 25, 50)[index % 4] / 255
     return _as_some_file(clean + sigma * _normal(clean.shape, generator), 0.0, generator)
+
+
+def shrink_and_enlarge(clean: Tensor, generator: torch.Generator) -> Tensor:
+    """Make a photo half as wide and high in one of several ways, then enlarge it again as `acda upscale` does.
+
+    H and W are even.
+    """
+    sharp = _blurred(clean, _uniform(0.2, SOFTNESS, generator)) if _happens(SOFT, generator) else clean
+    small = _resized(sharp, 0.5, REDUCERS[int(torch.randint(len(REDUCERS), (), generator=generator))])
+    return _resized(_as_some_file(small, JPEG_SMALL, generator), 2, Image.Resampling.BICUBIC)
+
+
+def held_out_small(clean: Tensor, index: int) -> Tensor:
+    """Made smaller and enlarged again by bicubic interpolation, as the published benchmarks do it."""
+    height, width = (length - length % 2 for length in clean.shape[1:])
+    small = _resized(clean[:, :height, :width], 0.5, Image.Resampling.BICUBIC)
+    enlarged = _resized(small, 2, Image.Resampling.BICUBIC)
+    return F.pad(enlarged[None], (0, clean.shape[2] - width, 0, clean.shape[1] - height), mode="replicate")[0]
 
 
 def white_noise(clean: Tensor, generator: torch.Generator) -> Tensor:
@@ -151,9 +173,21 @@ def chroma_blotches(shape: torch.Size, generator: torch.Generator) -> Tensor:
 def jpeg(photo: Tensor, quality: int, halved_colours: bool) -> Tensor:
     """The photo after a JPEG file of this quality, with colours at half the resolution or at all of it."""
     buffer = io.BytesIO()
-    pixels = (photo.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
-    Image.fromarray(pixels).save(buffer, "JPEG", quality=quality, subsampling=2 if halved_colours else 0)
-    return torch.from_numpy(np.array(Image.open(buffer))).permute(2, 0, 1).float() / 255
+    _image(photo).save(buffer, "JPEG", quality=quality, subsampling=2 if halved_colours else 0)
+    return _photo(Image.open(buffer))
+
+
+def _resized(photo: Tensor, factor: float, filter: Image.Resampling) -> Tensor:
+    height, width = (round(length * factor) for length in photo.shape[1:])
+    return _photo(_image(photo).resize((width, height), filter))
+
+
+def _image(photo: Tensor) -> Image.Image:
+    return Image.fromarray((photo.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy())
+
+
+def _photo(image: Image.Image) -> Tensor:
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
 
 
 def _as_some_file(photo: Tensor, jpeg_share: float, generator: torch.Generator) -> Tensor:
@@ -187,4 +221,7 @@ def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 
 
 # By the names that recipes have for them.
-DEGRADATIONS = {"noise": Degradation(add_noise, held_out_noise)}
+DEGRADATIONS = {
+    "noise": Degradation(add_noise, held_out_noise),
+    "size": Degradation(shrink_and_enlarge, held_out_small),
+}

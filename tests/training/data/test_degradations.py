@@ -14,7 +14,9 @@ from acda.training.data.degradations import (
     demosaiced,
     from_light,
     held_out_noise,
+    held_out_small,
     jpeg,
+    shrink_and_enlarge,
     to_light,
     white_noise,
 )
@@ -127,3 +129,21 @@ def test_held_out_noise_is_always_the_same_and_of_the_strength_it_says():
         assert torch.equal(noisy, held_out_noise(GREY, index))
         # 27,648 numbers tell a standard deviation to half a per cent.
         assert math.isclose(float((noisy - GREY).std()) * 255, sigma, rel_tol=0.03)
+
+
+def test_a_photo_made_smaller_and_larger_keeps_its_place_and_loses_detail():
+    clean = photo()
+    fine = clean + 0.2 * (torch.rand(3, 96, 96, generator=generator_for(1)) - 0.5)
+    inside = (slice(None), slice(4, -4), slice(4, -4))
+    for i in range(30):
+        small = shrink_and_enlarge(clean, generator_for(i))
+        shifts = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0))
+        errors = [float((small.roll(shift, (1, 2)) - clean)[inside].square().mean()) for shift in shifts]
+        assert errors[0] == min(errors)
+        assert shrink_and_enlarge(fine, generator_for(i)).std() < fine.std()
+
+
+@pytest.mark.parametrize("size", [(96, 96), (95, 94), (31, 40)])
+def test_held_out_photos_of_any_size_keep_it(size):
+    clean = torch.rand(3, *size, generator=generator_for(0))
+    assert held_out_small(clean, 0).shape == clean.shape
