@@ -93,8 +93,10 @@ def start(run: PaperRun, data: Path, threads: int, lock: int) -> "subprocess.Pop
     command = [sys.executable, *program, "train", run.recipe, "--data", str(data / run.folder)]
     command += ["--out", str(run.out), "--threads", str(threads)]
     command += run.settings
-    command += ["--initial", str(weights_of(run.begins_with))] if run.begins_with else []
-    command += ["--resume"] if (run.out / "checkpoints" / "last.ckpt").exists() else []
+    if (run.out / "checkpoints" / "last.ckpt").exists():
+        command += ["--resume"]
+    elif run.begins_with:
+        command += ["--initial", str(weights_of(run.begins_with))]
     print(f"{run.name}: {'resumed' if '--resume' in command else 'started'}", flush=True)
     with run.log.open("a") as log:
         # In its own process group, so that Ctrl-C reaches it once, through the queue.

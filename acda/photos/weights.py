@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from acda.models import create_model
+from acda.models import checked_options, create_model
 from acda.photos.checkpoint_files import read_checkpoint_weights
 from acda.photos.ready import ready
 from acda.photos.trained import Trained
@@ -19,8 +19,6 @@ from acda.support.files import written_whole
 IMAGENET_STATISTICS = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]) * 255
 # What weights are kept as; whole numbers count steps.
 NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8}
-# Options of networks that take far more memory or time than others as they grow.
-MOST = {"kernel_size": 63, "first_kernel": 63, "depth": 1024, "num_bases": 4096}
 
 
 @dataclass(frozen=True)
@@ -91,18 +89,9 @@ def fresh(facts: dict[str, str]) -> nn.Module:
     """The network that a file of weights was written for, with none of its weights."""
     classes = {"num_classes": len(json.loads(facts["classes"]))} if "classes" in facts else {}
     options = json.loads(facts.get("options", "{}"))
-    check_options(options)
-    return create_model(facts["model"], **options, **classes)
-
-
-def check_options(options: dict[str, int]) -> None:
-    """Refuse options of a network that are not whole numbers, or with which it would fill the memory."""
     if not isinstance(options, dict):
-        raise ValueError(f"options need to be names with whole numbers; got {type(options).__name__}.")
-    for name, value in options.items():
-        most = MOST.get(name, 65536)
-        if not isinstance(value, int) or abs(value) > most:
-            raise ValueError(f"the option {name} needs to be a whole number of at most {most}; got {str(value)[:40]}.")
+        raise ValueError(f"its options need to be names with values; got {type(options).__name__}.")
+    return create_model(facts["model"], **checked_options(facts["model"], options), **classes)
 
 
 def filled(facts: dict[str, str], state: dict[str, Tensor], path: Path) -> nn.Module:

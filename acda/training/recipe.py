@@ -3,16 +3,17 @@
 import dataclasses
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from acda.photos.weights import check_options
-from acda.support.arguments import Count, Folder, MaybeCount, MaybeFile, MaybeNumber, Name, NamedCounts, Number
+from acda.models import checked_options
+from acda.support.arguments import Count, Digest, MaybeCount, MaybeNumber, Name, NamedOptions, Number
 from acda.training.settings import MOST_TEXT, check_range, check_types, read_object, shown
 
-# Settings that are paths.
-PATHS = ("data", "initial")
+# Settings of earlier versions that belong to a run: the folder of the dataset, and the file of initial weights.
+NOT_SETTINGS = ("data", "initial")
 # Sides of images and crops in pixels, at most.
 LARGEST_SIDE = 16384
 
@@ -23,12 +24,10 @@ class Recipe:
 
     model: Name
     """name of the network, as in acda.create_model"""
-    options: NamedCounts = field(default_factory=dict)
-    """arguments of the network: num_atoms 9; on the command line they join those that the recipe has"""
+    options: NamedOptions = field(default_factory=dict)
+    """arguments of the network, such as num_atoms 9; on the command line they are added to those of the recipe"""
     epochs: Count
     """passes over the training set"""
-    data: Folder = Path("data")
-    """folder of the dataset"""
     batch_size: Count = 128
     """images a step, in each process"""
     optimiser: Literal["sgd", "adamw"] = "sgd"
@@ -58,22 +57,16 @@ class Recipe:
         check_range(self, 0, 2**32 - 1, "seed")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate needs to be positive; got {self.learning_rate}.")
-        check_options(self.options)
+        object.__setattr__(self, "options", checked_options(self.model, self.options))
 
     def to_json(self) -> str:
         """As text that from_json reads back."""
-        values = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self).items()}
-        return json.dumps({"task": type(self).__name__, **values}, indent=1) + "\n"
-
-    def portable(self) -> Self:
-        """The same without the places of one machine."""
-        paths: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(self) if field.name in PATHS}
-        return dataclasses.replace(self, **paths)
+        return json.dumps({"task": type(self).__name__, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The recipe that to_json wrote; anything else is refused."""
-        values = read_object(text)
+        """The recipe that to_json wrote, here or in an earlier version; anything else is refused."""
+        values = {name: value for name, value in read_object(text).items() if name not in NOT_SETTINGS}
         if values.pop("task", None) != cls.__name__:
             raise ValueError(f"this is not a recipe of the task {cls.__name__}.")
         known = {field.name for field in dataclasses.fields(cls)}
@@ -82,8 +75,7 @@ class Recipe:
         missing = {"model", "epochs"} - set(values)
         if missing:
             raise ValueError(f"the recipe lacks {' and '.join(sorted(missing))}.")
-        paths = {name: Path(values[name]) for name in PATHS if isinstance(values.get(name), str)}
-        return cls(**{**values, **paths})
+        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +106,8 @@ class Counting(Recipe):
     """side of the training crops in pixels, a multiple of 16; photos that are smaller are extended"""
     sigma: Number = 8.0
     """spread of a head in the density map, in pixels of the photo"""
-    initial: MaybeFile = None
-    """weights of a trained classifier of the same kind to begin with"""
+    initial_sha256: Digest = None
+    """SHA-256 of the file of initial weights, which the run is given; none: random ones"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,6 +116,8 @@ class Counting(Recipe):
         check_range(self, 16, LARGEST_SIDE, "crop")
         if not 0 < self.sigma <= LARGEST_SIDE:
             raise ValueError(f"sigma needs to be positive and at most {LARGEST_SIDE}; got {shown(self.sigma)}.")
+        if self.initial_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.initial_sha256):
+            raise ValueError(f"initial_sha256 needs to be 64 hexadecimal digits; got {shown(self.initial_sha256)}.")
 
 
 @dataclass(frozen=True, kw_only=True)

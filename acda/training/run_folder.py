@@ -45,17 +45,23 @@ def begin(folder: Path, recipe: Recipe) -> None:
             file.write_text(recipe.to_json())
 
 
-def checkpoint_to_resume(folder: Path, recipe: Recipe) -> Path | None:
-    """The last checkpoint of the run with these settings, which has been read once; None where it had none yet."""
+def resumed(folder: Path, recipe: Recipe) -> Recipe:
+    """The recipe of the run in a folder, which needs to be this one. Initial weights need not be given again."""
     description = folder / "recipe.json"
-    # The data may be somewhere else by now.
-    before, now = (json.loads(r.portable().to_json()) for r in (read_recipe(description), recipe))
-    changed = [f"{key} {before.get(key)}, now {now.get(key)}" for key in now if before.get(key) != now.get(key)]
+    started = read_recipe(description)
+    before, now = (json.loads(each.to_json()) for each in (started, recipe))
+    given = {key: value for key, value in now.items() if (key, value) != ("initial_sha256", None)}
+    changed = [f"{key} {before.get(key)}, now {value}" for key, value in given.items() if before.get(key) != value]
     if changed:
         raise ValueError(
             f"{description} is of another recipe ({'; '.join(changed)}): a run is resumed with the settings that it "
             "was started with."
         )
+    return started
+
+
+def checkpoint_to_resume(folder: Path) -> Path | None:
+    """The last checkpoint of a run, which has been read once; None where it has none yet."""
     last = last_of(folder)
     if not last.exists():
         return None

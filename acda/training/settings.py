@@ -91,5 +91,5 @@ def _described(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(json.dumps(each) for each in get_args(hint))
     if get_origin(hint) is dict:
-        return "names with whole numbers"
+        return "names with numbers, true, false or text"
     return "null" if hint is type(None) else NAMES[hint]

@@ -1,5 +1,7 @@
 """Restoring photos: mean square error on crops or VDNet's objective, PSNR and SSIM on whole photos."""
 
+from pathlib import Path
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -34,9 +36,9 @@ class RestorationTask(Task):
         self.facts = {"scale": str(recipe.scale)} if recipe.scale else {}
 
     @classmethod
-    def of(cls, recipe: Restoration, workers: int = 0) -> "RestorationTask":
-        """With the data of the recipe, checked whole."""
-        train, test = read_photos(recipe)
+    def of(cls, recipe: Restoration, data: Path, workers: int = 0) -> "RestorationTask":
+        """With the photos of a folder, whose sizes are checked."""
+        train, test = read_photos(recipe, data)
         for pair in train.pairs:
             if min(image_size(pair.clean)) < recipe.crop:
                 raise ValueError(f"{pair.clean} is smaller than the crops of {recipe.crop}×{recipe.crop}.")
@@ -46,9 +48,9 @@ class RestorationTask(Task):
         return cls(recipe, train, test, workers)
 
     @classmethod
-    def for_evaluation(cls, recipe: Restoration, facts: dict[str, str]) -> "RestorationTask":
+    def for_evaluation(cls, recipe: Restoration, data: Path) -> "RestorationTask":
         """With the test photos, which are told from the others by looking at all of them."""
-        return cls(recipe, None, read_photos(recipe)[1])
+        return cls(recipe, None, read_photos(recipe, data)[1])
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         degraded, clean = batch
@@ -89,14 +91,14 @@ def relative_mse(restored: Tensor, degraded: Tensor, clean: Tensor) -> Tensor:
     return (left / (there_was + 1 / 255**2)).mean()
 
 
-def read_photos(recipe: Restoration) -> tuple[Photos, Photos | Pixels]:
+def read_photos(recipe: Restoration, data: Path) -> tuple[Photos, Photos | Pixels]:
     """For training and for testing: pairs, or clean photos that noise is put on.
 
     Where SIDD's validation blocks are beside its Data they are what is tested, and all its scenes are trained on.
     """
     if recipe.noise:
-        train, test = ([PhotoPair(path, path, path.stem) for path in part] for part in read_clean(recipe.data))
+        train, test = ([PhotoPair(path, path, path.stem) for path in part] for part in read_clean(data))
     else:
-        train, test = read_pairs(recipe.data, recipe.scale)
-    blocks = read_blocks(recipe.data) if (recipe.data / "Data").is_dir() else None
+        train, test = read_pairs(data, recipe.scale)
+    blocks = read_blocks(data) if (data / "Data").is_dir() else None
     return (Photos(train), Photos(test)) if blocks is None else (Photos(train + test), blocks)

@@ -104,9 +104,9 @@ class Task(pytorch_lightning.LightningModule):
         checkpoint["facts"] = self.described()
 
     def described(self) -> dict[str, str]:
-        """What a reader of the weights needs: network, options, recipe without the paths of one machine, and facts."""
+        """What a reader of the weights needs: network, options, recipe and facts."""
         recipe = self.recipe
-        named = {"model": recipe.model, "options": json.dumps(recipe.options), "recipe": recipe.portable().to_json()}
+        named = {"model": recipe.model, "options": json.dumps(recipe.options), "recipe": recipe.to_json()}
         return {**named, **self.facts}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
