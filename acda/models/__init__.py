@@ -11,12 +11,19 @@ from acda.models.blocks import BasicBlock, DynamicBottleneck
 from acda.models.crowd_counter import CROWD_COUNTERS, CrowdCounter
 from acda.models.lenet import LENETS, LeNet
 from acda.models.options import Option, typed_options
+from acda.models.photo_unet import PHOTO_UNETS, PhotoUNet
 from acda.models.restorer import RESTORERS, Restorer
 from acda.models.variational import VARIATIONAL, VariationalDenoiser
 from acda.support.names import unknown
 
 CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {**LENETS, **AD_RESNETS}
-MODELS: dict[str, Callable[..., nn.Module]] = {**CLASSIFIERS, **CROWD_COUNTERS, **RESTORERS, **VARIATIONAL}
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    **CLASSIFIERS,
+    **CROWD_COUNTERS,
+    **RESTORERS,
+    **PHOTO_UNETS,
+    **VARIATIONAL,
+}
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
@@ -63,6 +70,7 @@ __all__ = [
     "CrowdCounter",
     "DynamicBottleneck",
     "LeNet",
+    "PhotoUNet",
     "Restorer",
     "VariationalDenoiser",
     "checked_options",

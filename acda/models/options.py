@@ -31,7 +31,7 @@ def option_types(make: Callable[..., nn.Module]) -> dict[str, type]:
     (<class 'int'>, False)
     """
     parameters = dict(inspect.signature(make).parameters)
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+    if "conv" in parameters and any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         layer = inspect.signature(parameters["conv"].default).parameters
         parameters |= {name: each for name, each in layer.items() if each.kind is each.KEYWORD_ONLY}
     kinds = {name: [kind for kind in KINDS if kind in _members(each.annotation)] for name, each in parameters.items()}

@@ -12,8 +12,9 @@ from acda.models import checked_options
 from acda.support.arguments import Count, Digest, MaybeCount, MaybeNumber, Name, NamedOptions, Number
 from acda.training.settings import MOST_TEXT, check_range, check_types, read_object, shown
 
-# Settings of earlier versions that belong to a run: the folder of the dataset, and the file of initial weights.
-NOT_SETTINGS = ("data", "initial")
+# Settings of earlier versions that decided nothing: paths, which belong to a run, and the strength of no noise.
+PATHS = ("data", "initial")
+NO_NOISE = ("noise", 0)
 # Sides of images and crops in pixels, at most.
 LARGEST_SIDE = 16384
 
@@ -66,7 +67,8 @@ class Recipe:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The recipe that to_json wrote, here or in an earlier version; anything else is refused."""
-        values = {name: value for name, value in read_object(text).items() if name not in NOT_SETTINGS}
+        found = read_object(text)
+        values = {name: found[name] for name in found if name not in PATHS and (name, found[name]) != NO_NOISE}
         if values.pop("task", None) != cls.__name__:
             raise ValueError(f"this is not a recipe of the task {cls.__name__}.")
         known = {field.name for field in dataclasses.fields(cls)}
@@ -128,20 +130,19 @@ class Restoration(Recipe):
     """side of the training crops in pixels"""
     crops: Count = 4800
     """training crops an epoch, of all photos alike"""
-    objective: Literal["mse", "relative_mse", "variational"] = "mse"
-    """mean square error, the part of each crop's that is left, or VDNet's, for networks that also tell variances"""
+    objective: Literal["mse", "relative_mse", "psnr", "variational"] = "mse"
+    """mean square error, the part of each crop's that is left, PSNR, or VDNet's, for networks that predict variances"""
     channels: Literal["y", "rgb"] = "rgb"
     """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
     scale: Literal[2, 3, 4] | None = None
     """which of RealSR's scales; the ratio that the network is trained at"""
-    noise: Number = 0.0
-    """for folders of clean photos: strength of the synthetic noise on them, the largest deviation as a part of white"""
+    degradation: Literal["noise", "size"] | None = None
+    """for folders of clean photos: add noise, or halve and double the size, as they are read"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, 1, LARGEST_SIDE, "crop")
         check_range(self, 1, 10**8, "crops")
-        check_range(self, 0, 100, "noise")
 
 
 def recipe_from_json(text: str, source: str) -> Recipe:

@@ -106,14 +106,14 @@ def test_a_broken_recipe_stops_resuming_and_is_left_alone(tmp_path, capsys):
 
 
 def test_settings_of_earlier_versions_that_belong_to_a_run_are_left_out(tmp_path):
-    """Until 0.1.0 recipes had the folder of the data and the path of initial weights, and 1 for true."""
+    """Recipes once had the folder of the data, the path of initial weights, a strength of noise, and 1 for true."""
     recipe = Counting(model="crowd_counter_s", epochs=3)
     old = {**json.loads(recipe.to_json()), "data": "data", "initial": "runs/classifier/weights.safetensors"}
     del old["initial_sha256"]
     (tmp_path / "recipe.json").write_text(json.dumps(old))
     assert read_recipe(tmp_path / "recipe.json") == recipe
     switched = Restoration(model="restorer", epochs=3, options={"blind_to_smooth": True})
-    (tmp_path / "recipe.json").write_text(switched.to_json().replace("true", "1"))
+    (tmp_path / "recipe.json").write_text(switched.to_json().replace("true", "1").replace("{", '{"noise": 0.0,', 1))
     assert read_recipe(tmp_path / "recipe.json").to_json() == switched.to_json()
 
 

@@ -105,7 +105,7 @@ def test_restoring_from_pairs(tmp_path):
     assert best["epoch"] == 1
     assert evaluate(tmp_path / "run", tmp_path / "noisy")["PSNR"] == pytest.approx(scores["PSNR"], abs=1e-4)
     assert tuple(load(tmp_path / "run").model.trunk.blocks[0].conv2.mixing.shape) == (48, 48, 2)
-    with pytest.raises(ValueError, match=r"0.png is smaller than the crops of 64×64"):
+    with pytest.raises(ValueError, match=r"0.png is smaller than the crops, for which 64×64 is needed"):
         fit(replace(recipe, crop=64), "noisy", replace(run, out=tmp_path / "other"))
 
 
@@ -119,15 +119,16 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
             image = Image.fromarray(random.integers(0, 256, (40, 40, 3)).astype(np.uint8))
             image.save(tmp_path / "clean" / part / f"{i}.png")
     settings = ["--data", str(tmp_path / "clean"), "--epochs", "2", "--crops", "12", "--crop", "24"]
-    settings += ["--batch-size", "4", "--options", "num_atoms", "2", "--workers", str(workers), "--accelerator", "cpu"]
-    train = ["train", "polyu_sidd_restorer_variational", "--noise", "0.2", *settings]
+    settings += ["--batch-size", "4", "--options", "num_atoms", "2", "kernel_size", "3"]
+    settings += ["--workers", str(workers), "--accelerator", "cpu"]
+    train = ["train", "polyu_sidd_restorer_variational", "--degradation", "noise", *settings]
     assert main([*train, "--out", str(tmp_path / "whole")]) == 0
     steps = ctrl_c(4)  # the first of the second epoch
     assert main([*train, "--out", str(tmp_path / "parts")]) == 130
     assert main([*train, "--out", str(tmp_path / "parts"), "--resume"]) == 0
     assert len(steps) == 6
     assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
-    assert load(tmp_path / "parts").facts["options"] == '{"num_atoms": 2}'
+    assert load(tmp_path / "parts").facts["options"] == '{"num_atoms": 2, "kernel_size": 3}'
 
 
 def test_options_join_those_of_the_recipe(monkeypatch):
