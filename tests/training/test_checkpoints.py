@@ -1,13 +1,13 @@
 """Resuming from a checkpoint that is damaged, or not one: one line that says how to go on, and nothing written over."""
 
+import resource
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
+from acda.cli import main
 from acda.training.checkpoints import WholeFiles
 from acda.training.run import fit
 from tests.training.runs import assert_same, command, weights
@@ -123,30 +123,28 @@ def test_a_flipped_bit_is_refused_and_the_way_out_leads_to_the_same_weights(stop
     assert_same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 
-def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
-    """As a limit on the size of files, which every user can set."""
+@pytest.fixture
+def full_disk():
+    """A limit on the size of files for this process, which every user can set: whoever writes more fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path, full_disk):
     path = tmp_path / "last.ckpt"
     WholeFiles().save_checkpoint({"old": torch.zeros(10)}, path)
-    code = (
-        "import resource, sys, torch; from acda.training.checkpoints import WholeFiles\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
-        "try: WholeFiles().save_checkpoint({'new': torch.zeros(1_000_000)}, sys.argv[1])\n"
-        "except OSError as error: print(error)"
-    )
-    result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
-    assert result.stderr == ""
-    assert result.stdout.startswith(f"{path} could not be written (")
-    assert "What was saved before is intact" in result.stdout
-    assert result.stdout.count("\n") == 1
+    with pytest.raises(OSError, match="What was saved before is intact") as caught:
+        WholeFiles().save_checkpoint({"new": torch.zeros(1_000_000)}, path)
+    assert str(caught.value).startswith(f"{path} could not be written (")
+    assert "\n" not in str(caught.value)
     assert set(torch.load(path, weights_only=True)) == {"old"}
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
 
 
-def test_a_disk_that_fills_in_the_middle_of_a_training_is_one_line(recipe, tmp_path, pictures):
-    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
-    limited += "from acda.cli import main; sys.exit(main(sys.argv[1:]))"
-    arguments = command(replace(recipe, epochs=1), pictures, tmp_path / "run")[3:]
-    result = subprocess.run([sys.executable, "-c", limited, *arguments], capture_output=True, text=True)
-    assert result.returncode == 1
-    assert result.stderr.splitlines()[-1].startswith(f"acda train: {tmp_path / 'run' / 'checkpoints'}")
-    assert "Traceback" not in result.stderr
+def test_a_disk_that_fills_in_the_middle_of_a_training_is_one_line(recipe, tmp_path, pictures, full_disk, capsys):
+    assert main(command(replace(recipe, epochs=1), pictures, tmp_path / "run")[3:]) == 1
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1].startswith(f"acda train: {tmp_path / 'run' / 'checkpoints'}")
+    assert "Traceback" not in said

@@ -12,6 +12,7 @@ from acda.training.run_folder import RANKS, held, is_first_process
 from tests.training.runs import command
 
 
+@pytest.mark.slow
 def test_a_second_training_in_the_folder_is_refused_until_the_first_is_killed(recipe, tmp_path, run_in, pictures):
     recipe, run = replace(recipe, epochs=500), tmp_path / "run"
     first = subprocess.Popen(command(recipe, pictures, run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
