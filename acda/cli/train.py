@@ -9,7 +9,7 @@ from acda.training.recipes import find_recipe
 
 USAGE = """usage: acda train RECIPE [--data DIR] [settings]
 
-RECIPE is required. `acda recipes` lists the recipes; `acda train RECIPE --help` tells the settings of one."""
+RECIPE is required. `acda recipes` lists the recipes; `acda train RECIPE --help` lists the settings of one."""
 
 
 def run(arguments: list[str]) -> int | None:

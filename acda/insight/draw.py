@@ -26,7 +26,7 @@ def draw_look(photo: Tensor, view: LayerView, places: list[tuple[int, int]], pat
     axes = upper.subplots(1, maps)
     for panel in axes:
         panel.set_anchor("N")
-    # A bar that nobody sees, so that the photo stands as high as the maps.
+    # An invisible bar, so that the photo is as high as the maps.
     _bar(upper, _photo(axes[0], pixels, view, places), axes[0], " ", aspect=20).ax.set_visible(False)
     weights = view.scale_weights()[0].numpy()
     for panel, scale, weight in zip(axes[1:-1], scales, weights, strict=True):

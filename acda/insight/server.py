@@ -45,7 +45,7 @@ KEPT, KEPT_BYTES = 6, 1_000_000_000
 NETWORKS = [name for name in MODELS if name in ("lenet_acda", "ad_resnet_s", "crowd_counter_s", "restorer")]
 
 
-# One photo, network or map at a time: two that were at work at once would need twice the memory.
+# One photo, network or map at a time: two at once would need twice the memory.
 WORKING = threading.Lock()
 
 
@@ -62,7 +62,7 @@ class Kept:
         if layer not in self.look.captured.layers:
             raise HTTPException(404, f"there is no adaptive layer {layer!r}.")
         view = self.look.captured.layers[layer]
-        if layer not in self._maps:  # what is there need not wait for others
+        if layer not in self._maps:  # what is computed already need not wait for others
             with WORKING:
                 self._maps[layer] = (view.scale_weights()[0], view.receptive_field()[0])
         return view, *self._maps[layer]
@@ -132,7 +132,7 @@ def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
 
     @app.exception_handler(ClientDisconnect)
     def stop(_: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=499)  # for nobody: the browser went on to something else
+        return Response(status_code=499)  # nobody waits for the answer: the browser went on to something else
 
     @app.get("/", response_class=HTMLResponse)
     def index() -> HTMLResponse:
@@ -237,7 +237,7 @@ def _about(view: LayerView, size: tuple[int, int]) -> dict[str, Any]:
 def _is_ours(host: str | None, hosts: list[str]) -> bool:
     """Whether a request calls this machine by one of its names, or by an address, which nobody can make point here.
 
-    host: the header as it came, for what is made of it may be the server's own address where it is malformed
+    host: the header itself, because what is parsed from a malformed one may be the server's own address
     """
     parts = HOST.fullmatch((host or "").lower())
     if parts is None:

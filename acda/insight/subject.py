@@ -1,4 +1,4 @@
-"""What is looked into: weights, a fresh network by name, or a fresh layer; and a photo for it."""
+"""The network that is inspected (weights, a fresh network by name, or a fresh layer), and a photo for it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from acda.photos.trained import Trained
 from acda.photos.weights import IMAGENET_STATISTICS, load
 
 FRESH = "fresh layer"
-# Larger photos are looked at smaller: a map of coefficients has a hundred numbers a pixel.
+# Larger photos are reduced: a map of coefficients has a hundred numbers a pixel.
 LARGEST = 1024
 
 

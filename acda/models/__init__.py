@@ -1,4 +1,4 @@
-"""The paper's networks, and those that it compares them with, by name."""
+"""The paper's networks and their baselines, by name."""
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -27,7 +27,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
-    """A fresh network by its name; options are those of its class, above all num_classes and conv.
+    """A fresh network by its name; options are the arguments of its class, above all num_classes and conv.
 
     >>> import torch
     >>> create_model("lenet_acda", num_classes=100)(torch.randn(2, 3, 32, 32)).shape

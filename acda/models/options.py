@@ -64,13 +64,14 @@ def typed_options(model: str, make: Callable[..., nn.Module], options: Mapping[s
 
 def _typed(name: str, value: Any, kind: type) -> Option:
     most = MOST.get(name, 65536)
+    typed: Any = value
     if kind is bool and value in (0, 1):
-        return bool(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= most:
-        value = float(value)
-    if type(value) is not kind or (kind is float and not math.isfinite(value)):
+        typed = bool(value)
+    elif kind is float and type(value) is int and abs(value) <= most:
+        typed = float(value)
+    if type(typed) is not kind or (kind is float and not math.isfinite(typed)):
         raise ValueError(f"the option {name} needs to be {KINDS[kind]}; got {str(value)[:40]}.")
-    if kind is int and abs(value) > most:
+    if kind is int and abs(typed) > most:
         raise ValueError(f"the option {name} needs to be a whole number of at most {most}; got {str(value)[:40]}.")
-    checked: Option = value
-    return checked
+    option: Option = typed
+    return option

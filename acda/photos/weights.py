@@ -17,7 +17,7 @@ from acda.support.files import written_whole
 
 # Mean and standard deviation of ImageNet's pixels, 0–255, by channel: (2, 3).
 IMAGENET_STATISTICS = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]) * 255
-# What weights are kept as; whole numbers count steps.
+# Types of the tensors in files of weights; whole numbers count steps.
 NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8}
 
 
@@ -33,8 +33,8 @@ class Weights:
 def load(name: str | Path) -> Trained:
     """A trained network that is ready for photos, by the name of its weights, a run's folder or a file of weights.
 
-    Returns a PhotoRestorer, PeopleCounter or PhotoClassifier, by what the network is: a module that takes PIL images,
-    arrays and tensors. Of a run that is not complete it is the best checkpoint so far.
+    Returns a PhotoRestorer, PeopleCounter or PhotoClassifier, depending on the network: a module that takes PIL images,
+    arrays and tensors. For a run that is not complete, its best checkpoint so far is used.
 
     >>> denoise = load("denoiser")
     >>> denoise(torch.zeros(1, 3, 20, 31, dtype=torch.uint8)).shape
@@ -95,7 +95,7 @@ def fresh(facts: dict[str, str]) -> nn.Module:
 
 
 def filled(facts: dict[str, str], state: dict[str, Tensor], path: Path) -> nn.Module:
-    """The same with these tensors. It is made without memory first, because facts may tell of any size."""
+    """The same with these tensors. It is made without memory first, because facts may name any size."""
     shapes = {name: t.shape for name, t in state.items()}
     for device in ("meta", "cpu"):
         try:

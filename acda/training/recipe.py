@@ -30,25 +30,25 @@ class Recipe:
     epochs: Count
     """passes over the training set"""
     batch_size: Count = 128
-    """images a step, in each process"""
+    """images per step, in each process"""
     optimiser: Literal["sgd", "adamw"] = "sgd"
     """SGD with Nesterov momentum 0.9, or AdamW"""
     learning_rate: Number = 0.05
-    """at its highest: it rises over the warm-up, then falls along a cosine to zero"""
+    """the highest: it rises over the warm-up, then falls along a cosine to zero"""
     weight_decay: Number = 5e-4
     """on all parameters with more than one dimension"""
     warmup_steps: Count = 200
     """steps until the learning rate is at its highest"""
     frozen_norm: bool = False
-    """batch normalisation with its running statistics, in training too"""
+    """use the running statistics of batch normalisation in training too"""
     freeze_norm_at: Number = 1.0
-    """part of the steps after which it is so: the rest is trained as it will be tested"""
+    """fraction of the steps after which batch normalisation uses its running statistics, as in testing"""
     norm_momentum: MaybeNumber = None
-    """of the running statistics; the network's own unless given"""
+    """momentum of the running statistics; that of the network unless given"""
     test_every: Count = 1
-    """epochs from one test to the next, or the next fewer that meet the last epoch, which is always tested"""
+    """epochs between tests; reduced to a divisor of the number of epochs, so that the last epoch is tested"""
     seed: Count = 0
-    """of the initial weights, the order of the images and their augmentation"""
+    """seed of the initial weights, the order of the images and their augmentation"""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -85,11 +85,11 @@ class Classification(Recipe):
     """Classify images: small ones of one size from memory, others from their files."""
 
     image_size: MaybeCount = None
-    """side to which images are cropped and resized as they are read from files; none: all in memory, as they are"""
+    """side of the crops that are read from files; none: images of one size, all in memory"""
     margin: Count = 4
-    """in memory: pixels by which training images are shifted at most, each way; 0 also leaves them unmirrored"""
+    """for images in memory: the largest random shift in pixels; 0 also turns mirroring off"""
     label_smoothing: Number = 0.0
-    """part of the target that is spread over all classes"""
+    """fraction of the target that is spread over all classes"""
     dataset: Literal["CIFAR10", "CIFAR100"] | None = None
     """what --download fetches into the data folder"""
 
@@ -109,7 +109,7 @@ class Counting(Recipe):
     sigma: Number = 8.0
     """spread of a head in the density map, in pixels of the photo"""
     initial_sha256: Digest = None
-    """SHA-256 of the file of initial weights, which the run is given; none: random ones"""
+    """SHA-256 of the file of initial weights; none: random weights"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,14 +124,14 @@ class Counting(Recipe):
 
 @dataclass(frozen=True, kw_only=True)
 class Restoration(Recipe):
-    """Restore photos, from pairs of a degraded and a clean one, or from clean ones with synthetic noise."""
+    """Restore photos: from pairs of a degraded and a clean photo, or from clean photos with synthetic degradation."""
 
     crop: Count = 96
     """side of the training crops in pixels"""
     crops: Count = 4800
-    """training crops an epoch, of all photos alike"""
+    """training crops per epoch, equally many of each photo"""
     objective: Literal["mse", "relative_mse", "psnr", "variational"] = "mse"
-    """mean square error, the part of each crop's that is left, PSNR, or VDNet's, for networks that predict variances"""
+    """mean square error, the same relative to the input's, PSNR, or VDNet's for networks with variances"""
     channels: Literal["y", "rgb"] = "rgb"
     """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
     scale: Literal[2, 3, 4] | None = None
@@ -146,7 +146,7 @@ class Restoration(Recipe):
 
 
 def recipe_from_json(text: str, source: str) -> Recipe:
-    """The recipe of whatever task that to_json wrote. source: how errors call it, such as its file."""
+    """The recipe of any task that to_json wrote. source: its name in errors, such as its file."""
     kinds: dict[str, type[Recipe]] = {kind.__name__: kind for kind in (Classification, Counting, Restoration)}
     try:
         task = read_object(text).get("task")

@@ -1,7 +1,7 @@
-"""fit(recipe): the Lightning Trainer, set up; a run is a folder that says all about itself and can be resumed.
+"""fit(recipe): train with the Lightning Trainer; a run is a folder that describes itself and can be resumed.
 
-runs/NAME/ has recipe.json, log.txt, TensorBoard events, checkpoints/last.ckpt and best.ckpt, scores.json with those
-of every epoch that was tested, curves.png, and when it is done weights.safetensors.
+runs/NAME/ has recipe.json, log.txt, TensorBoard events, checkpoints/last.ckpt and best.ckpt, scores.json with the
+scores of every tested epoch, curves.png, and weights.safetensors when the run is complete.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class Run:
     out: MaybeFolder = None
     """folder of the run; runs/RECIPE unless given"""
     resume: bool = False
-    """go on where the run in that folder stopped"""
+    """continue the run in that folder from where it stopped"""
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
     """what to compute on"""
     devices: Count = 1
@@ -58,11 +58,11 @@ class Run:
     sync_batchnorm: bool = False
     """normalise over the batches of all processes together; GPUs only"""
     threads: MaybeCount = None
-    """that each process may use on a CPU"""
+    """CPU threads of each process"""
     download: bool = False
     """fetch the dataset into the data folder where it is missing; CIFAR only"""
     workers: Count = 0
-    """processes that read images for each of them, where the images stay in their files"""
+    """processes that read images, for each training process; for images that stay in their files"""
 
     def __post_init__(self) -> None:
         for name, least in (("devices", 1), ("nodes", 1), ("workers", 0), ("threads", 1)):
@@ -71,7 +71,7 @@ class Run:
                 raise ValueError(f"--{name} needs to be at least {least}; got {value}.")
         gpus = torch.cuda.device_count()
         if self.accelerator == "gpu" and self.devices > gpus:
-            raise ValueError(f"--devices {self.devices} with --accelerator gpu needs so many GPUs; torch sees {gpus}.")
+            raise ValueError(f"--devices {self.devices} with --accelerator gpu needs as many GPUs; torch sees {gpus}.")
         if self.sync_batchnorm and (self.accelerator in ("cpu", "mps") or not gpus):
             raise ValueError("--sync-batchnorm needs GPUs: torch's SyncBatchNorm does not run on CPUs.")
 
@@ -129,12 +129,12 @@ def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | N
     except (OtherData, OSError):
         raise
     except Exception as error:
-        # Until a step is done, what fails is what the checkpoint holds.
+        # What fails before the first step is due to the checkpoint.
         if checkpoint is None or history.steps:
             raise
         raise CannotResume(folder, error) from error
     if not history.epochs:
-        raise CannotResume(folder, ValueError("it counts more epochs than the recipe has, and has no scores"))
+        raise CannotResume(folder, ValueError("it has more epochs than the recipe, and no scores"))
     if trainer.is_global_zero:
         write_weights(folder / "weights.safetensors", task.state_dict(), task.described())
         draw_curves(history.epochs, task.monitored, folder / "curves.png")
@@ -171,7 +171,7 @@ def _find_initial(recipe: Recipe, run: Run) -> None:
 
 
 def task_of(recipe: Recipe, run: Run) -> Task:
-    """The Lightning module of a recipe, with its data, which were checked already where a run is resumed."""
+    """The Lightning module of a recipe, with its data; where a run is resumed, they were checked before."""
     if isinstance(recipe, Counting):
         return CountingTask.of(recipe, run.data, run.initial, run.workers)
     if isinstance(recipe, Restoration):
@@ -192,7 +192,7 @@ def task_for_evaluation(recipe: Recipe, data: Path, facts: dict[str, str]) -> Ta
 
 
 def _quieten() -> None:
-    """Lightning's advice and advertisements are not about this run."""
+    """Silence Lightning's advice and advertisements."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
         warnings.filterwarnings("ignore", module=name)
@@ -203,7 +203,7 @@ def evaluate(name: str | Path, data: Path) -> dict[str, float]:
     weights = open_weights(name)
     recipe = _recipe_of(weights)
     _quieten()
-    if "model" in weights.facts:  # made without memory first: weights and recipe may tell of any size
+    if "model" in weights.facts:  # made without memory first: weights and recipe may name any size
         facts = {**weights.facts, "model": recipe.model, "options": json.dumps(recipe.options)}
         state = {key.removeprefix("model."): t for key, t in weights.tensors.items() if key != "statistics"}
         filled(facts, state, weights.path)
@@ -219,7 +219,7 @@ def evaluate(name: str | Path, data: Path) -> dict[str, float]:
 def _recipe_of(weights: Weights) -> Recipe:
     if "recipe" in weights.facts:
         return recipe_from_json(weights.facts["recipe"], f"the metadata of {weights.path}")
-    beside = weights.path.with_name("recipe.json")  # of a run that was made before weights told their recipe
+    beside = weights.path.with_name("recipe.json")  # earlier versions wrote it only there
     if not beside.exists():
-        raise ValueError(f"{weights.path} does not tell its recipe: it was not written by `acda train`.")
+        raise ValueError(f"{weights.path} has no recipe: it was not written by `acda train`.")
     return read_recipe(beside)

@@ -44,7 +44,7 @@ def test_a_run_is_resumed_without_them_but_not_with_others(run_in, weights, tmp_
     assert read_recipe(run / "recipe.json") == started
     assert resumed(run, RECIPE) == started
     assert resumed(run, started) == started
-    with pytest.raises(ValueError, match=r"is of another recipe \(initial_sha256"):
+    with pytest.raises(ValueError, match=r"is from another recipe \(initial_sha256"):
         resumed(run, replace(RECIPE, initial_sha256="0" * 64))
     with pytest.raises(ValueError, match="Give their file with --initial"):
         fit(RECIPE, "run", run_in(run, resume=True))

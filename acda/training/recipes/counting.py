@@ -1,6 +1,6 @@
 """Crowd counting: ShanghaiTech A and B, UCF-QNRF (the paper's Table 3).
 
-Each starts best from the weights of its classifier (`--initial`). `--model crowd_counter_m` trains the larger network.
+Start each from the weights of its classifier (`--initial`). `--model crowd_counter_m` trains the larger network.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Image classification: cross-entropy, and the share of images that the network gets wrong."""
+"""Image classification: cross-entropy, and the percentage of wrong images."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ class ClassificationTask(Task):
     def for_evaluation(cls, recipe: Classification, data: Path, facts: dict[str, str]) -> "ClassificationTask":
         """With the test images alone; facts are those that were saved with the weights."""
         if "classes" not in facts:
-            raise ValueError("the weights do not tell their classes: they were not written by `acda train`.")
+            raise ValueError("the weights have no classes: they were not written by `acda train`.")
         classes = tuple(json.loads(facts["classes"]))
         if recipe.image_size is None:
             return cls(recipe, None, read_test_set(data, classes, recipe.dataset))

@@ -1,4 +1,4 @@
-"""Restoring photos: mean square error on crops or VDNet's objective, PSNR and SSIM on whole photos."""
+"""Restore photos: mean square error, PSNR or VDNet's objective on crops; PSNR and SSIM on whole photos."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class RestorationTask(Task):
     def __init__(self, recipe: Restoration, train: Photos | None, test: Photos | Pixels, workers: int = 0) -> None:
         model = create_model(recipe.model, **recipe.options)
         if recipe.objective == "variational" and not isinstance(model, VariationalDenoiser):
-            raise ValueError(f"{recipe.model} tells no variances: the variational objective needs a network that does.")
+            raise ValueError(f"{recipe.model} predicts no variances, which the variational objective needs.")
         super().__init__(recipe, model)
         self.photos, self.workers = (train, test), workers
         self.counts = len(train or ()), len(test)
@@ -52,7 +52,7 @@ class RestorationTask(Task):
 
     @classmethod
     def for_evaluation(cls, recipe: Restoration, data: Path) -> "RestorationTask":
-        """With the test photos, which are told from the others by looking at all of them."""
+        """With the test photos, which are found by reading the list of all photos."""
         return cls(recipe, None, read_photos(recipe, data)[1])
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -68,7 +68,7 @@ class RestorationTask(Task):
 
     def test_sums(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         degraded, clean = batch
-        # As a file would keep it.
+        # Rounded to 0–255, as in a file.
         restored = (tested_in_tiles(self.model, degraded).clamp(0, 1) * 255).round() / 255
         if self.recipe.channels == "y":
             restored, clean = luma(restored), luma(clean)
@@ -91,10 +91,10 @@ class RestorationTask(Task):
 
 
 def relative_mse(restored: Tensor, degraded: Tensor, clean: Tensor) -> Tensor:
-    """The part of each photo's square error that is left, on the mean over the photos.
+    """The square error of each photo relative to that of its input, averaged over the photos.
 
-    Where noise differs from photo to photo, most of the plain error is that of the worst few. Here all count alike,
-    but for those that have less than a level of eight bits.
+    Where noise differs from photo to photo, the plain error is mostly that of the worst few. Here all photos count
+    equally, except those whose error is below one level of 0–255.
     """
     left, there_was = ((y - clean).square().mean(dim=(1, 2, 3)) for y in (restored, degraded))
     return (left / (there_was + 1 / 255**2)).mean()
