@@ -30,7 +30,7 @@ def read_checkpoint_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, st
     ):
         raise ValueError(f"{path} has no weights: `acda train` did not write it.")
     if not isinstance(facts, dict) or not all(isinstance(x, str) for pair in facts.items() for x in pair):
-        raise ValueError(f"{path} does not tell its network. Finish its run with --resume, and use its weights.")
+        raise ValueError(f"{path} does not name its network. Finish its run with --resume, and use its weights.")
     return dict(tensors), facts
 
 

@@ -1,4 +1,4 @@
-"""Reading pictures: whatever mode and depth, to three channels of eight bits; what cannot be read is named."""
+"""Read pictures of any mode and depth as three channels of uint8; what cannot be read is reported by name."""
 
 import errno
 import logging
@@ -18,7 +18,7 @@ from acda.support.extras import need
 # Pillow logs an error before it raises one. Where no logging is set up, Python prints that, without the file's name.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
-# Phones' photos that Pillow does not read by itself: found in folders like others, so that none is left out unsaid.
+# Formats of phones that Pillow does not read by itself: found in folders like others, so that they are reported.
 PHONES = {".heic", ".heif"}
 SUFFIXES = PHONES | {
     *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".bmp", ".webp", ".tif", ".tiff"),
@@ -42,7 +42,7 @@ GREY = {"1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N", "I"}
 SIXTEEN_BITS = {"PNG", "PPM"}
 # TIFF's tag for the bits of a channel.
 BITS = 258
-# What may be there in place of a file, and would have to be waited for.
+# What a path may be in place of a file, and reading would block on.
 NO_FILES = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -106,7 +106,7 @@ class Upright:
 
     @property
     def is_grey(self) -> bool:
-        """Whether its file has no room for colours."""
+        """Whether the mode of its file has no colours."""
         return self.mode in GREY
 
 
@@ -142,7 +142,7 @@ def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[
 
 
 def _exif(image: Any) -> Any:
-    """What a photo's file tells about it; nothing where that is damaged: the picture may be sound."""
+    """The metadata in the file of a photo; nothing where they are damaged, because the picture may be sound."""
     with suppress(Exception):
         exif = image.getexif()
         for tag in set(exif) - ABOUT_THE_PHOTO - {ORIENTATION}:
@@ -175,7 +175,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def orientation_of(path: Path) -> int:
-    """How a camera says that it was held, from 1 to 8; 1 is upright, and what a file means that does not say."""
+    """The EXIF orientation, from 1 to 8; 1 is upright, and the default."""
     with naming(path), need("PIL.Image", "photos").open(path) as image:
         found = _exif(image).get(ORIENTATION)
     return found if found in range(1, 9) else 1

@@ -1,4 +1,4 @@
-"""Weights for research: each loads by its name, has a card, and tells nothing of the machine that trained it."""
+"""Weights for research: each loads by its name, has a card, and contains no path of the machine that trained it."""
 
 import re
 

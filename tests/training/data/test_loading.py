@@ -118,7 +118,7 @@ def test_random_parts_lie_in_the_image_and_have_the_sizes_they_should():
 def test_other_images_with_the_same_labels_are_noticed():
     begun, other = loader(TrainBatches(24, 4, 3)), loader(TrainBatches(24, 4, 3))
     other.set.images[5, 0, 0, 0] += 1
-    with pytest.raises(ValueError, match="begun with other images than there are now"):
+    with pytest.raises(ValueError, match="started with other images than there are now"):
         other.load_state_dict(begun.state_dict())
 
 

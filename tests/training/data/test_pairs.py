@@ -99,7 +99,7 @@ def test_what_is_wrong_is_named(tmp_path):
     with pytest.raises(ValueError, match="has no pairs for testing"):
         read_pairs(tmp_path / "own")
     photo(sidd(tmp_path / "sidd") / "Data" / "holiday" / "GT_SRGB_010.PNG")
-    with pytest.raises(ValueError, match=r"holiday does not tell its scene"):
+    with pytest.raises(ValueError, match=r"holiday does not name its scene"):
         read_pairs(tmp_path / "sidd")
 
 
