@@ -13,7 +13,7 @@ from acda.support.drawing import MARK, new_figure, save
 
 
 def draw_look(photo: Tensor, view: LayerView, places: list[tuple[int, int]], path: Path) -> None:
-    """photo: (1, 3, H, W) of eight bits, of the size that the model saw    places: (y, x) on the layer's map"""
+    """photo: (1, 3, H, W) of uint8, of the size that the model saw    places: (y, x) on the layer's map"""
     pixels = photo[0].permute(1, 2, 0).numpy()
     height, width = pixels.shape[:2]
     scales, atoms = view.scales, view.layer.num_atoms

@@ -22,7 +22,7 @@ LARGEST = 1024
 
 @dataclass(frozen=True)
 class Look:
-    """A photo as the model saw it, (1, 3, H, W) of eight bits, and what its layers did."""
+    """A photo as the model saw it, (1, 3, H, W) of uint8, and what its layers did."""
 
     photo: Tensor
     captured: Captured

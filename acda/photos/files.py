@@ -65,7 +65,7 @@ def _photo(file: Upright) -> Photo:
     alpha = None if file.alpha is None else pixels_of(np.array(file.alpha)[:, :, None])
     lost = {
         f"{file.pages} pages, of which the result has the first": file.pages > 1,
-        "more than eight bits a channel, of which the result has eight": file.deeper,
+        "more than 8 bits per channel, of which the result has 8": file.deeper,
         "the colours of a printer (CMYK), for which the result has RGB": file.mode == "CMYK",
         "a profile of other colours than RGB, which the result has not": file.profile and "icc_profile" not in about,
         f"damage ({file.damage.rstrip('.')}), which the result shows": file.damage,
@@ -94,7 +94,7 @@ def pixels_of(array: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
 
 
 def resized(x: Tensor, height: int, width: int) -> Tensor:
-    """Pixels, of eight bits or floating point, at another size, bicubic as Pillow does it."""
+    """Pixels, of uint8 or floating point, at another size, bicubic as Pillow does it."""
     image_module = need("PIL.Image", "photos")
     planes = [
         np.array(image_module.fromarray(plane.numpy()).resize((width, height), image_module.Resampling.BICUBIC))

@@ -54,7 +54,7 @@ ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 
 
 def read_rgb(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """(H, W, 3) of eight bits: greyscale, palette, CMYK, alpha and 16-bit files too."""
+    """(H, W, 3) of uint8: greyscale, palette, CMYK, alpha and 16-bit files too."""
     return np.asarray(open_rgb(path))
 
 
@@ -66,7 +66,7 @@ def open_rgb(path: Path) -> Any:
 
 
 def _eight_bits(image: Any) -> Any:
-    """A decoded Pillow image with three channels of eight bits."""
+    """A decoded Pillow image with three channels of 8 bits."""
     if image.mode.startswith("I"):
         grey = np.asarray(image, dtype=np.float64)
         scaled = np.clip(np.round(grey * (255 / _largest(image))), 0, 255).astype(np.uint8)
@@ -88,10 +88,10 @@ def _largest(image: Any) -> int:
 
 @dataclass(frozen=True)
 class Upright:
-    """A Pillow image of eight bits, RGB and the right way up; its transparency, or None; what its file tells about it.
+    """A Pillow image of 8 bits, RGB and upright; its transparency, or None; what its file says about it.
 
     profile: of its colours, b"" where there is none    exif: what is about the photo    pages: of its file
-    deeper: whether the file has more than eight bits a channel    mode: Pillow's, before it became RGB
+    deeper: whether the file has more than 8 bits per channel    mode: Pillow's, before it became RGB
     damage: what the decoder found wrong without giving up, or ""
     """
 
@@ -154,7 +154,7 @@ def _exif(image: Any) -> Any:
 
 
 def _transparency(image: Any) -> Any:
-    """A Pillow image of eight bits, or None where a decoded one is not transparent."""
+    """A Pillow image of 8 bits, or None where a decoded one is not transparent."""
     if image.mode in TRANSPARENT:
         return image.convert("RGBA").getchannel("A")
     clear = image.info.get("transparency")

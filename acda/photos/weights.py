@@ -58,7 +58,9 @@ def open_weights(name: str | Path) -> Weights:
     tensors, facts = read_weights(path)
     statistics = tensors.get("statistics", torch.empty(0)).float()
     if statistics.shape != (2, 3) or not bool((statistics[1] > 0).all()):
-        raise ValueError(f"{path} has no mean and deviation of its training images: `acda train` did not write it.")
+        raise ValueError(
+            f"{path} has no mean and standard deviation of its training images: `acda train` did not write it."
+        )
     return Weights(path, tensors, facts)
 
 

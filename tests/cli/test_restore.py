@@ -136,10 +136,10 @@ def test_sixteen_bits_become_eight_and_nothing_is_lost_unsaid(weights, tmp_path,
     Image.fromarray(np.array(picture().convert("L")).astype(np.uint16) * 257).save(deep)
     before = deep.read_bytes()
     assert main(["restore", str(deep), "--weights", weights, "-o", str(deep), "--overwrite"]) == 1
-    assert "deep.png has more than eight bits a channel, of which the result has eight: that" in capsys.readouterr().err
+    assert "deep.png has more than 8 bits per channel, of which the result has 8: that" in capsys.readouterr().err
     assert deep.read_bytes() == before
     assert main(["restore", str(deep), "--weights", weights]) == 0
-    assert "deep.png has more than eight bits a channel" in capsys.readouterr().err
+    assert "deep.png has more than 8 bits per channel" in capsys.readouterr().err
 
 
 def test_pixels_of_no_known_range_are_refused(weights, tmp_path, capsys):

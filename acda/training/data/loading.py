@@ -46,7 +46,7 @@ class EpochLoader:
             yield (images.float() - self.mean) / self.deviation, labels
 
     def loaded(self, numbered: list[tuple[int, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images of eight bits and labels of these batches, each with its number in the epoch."""
+        """Images of uint8 and labels of these batches, each with its number in the epoch."""
         raise NotImplementedError
 
     @cached_property

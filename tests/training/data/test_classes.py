@@ -135,7 +135,7 @@ def test_a_file_with_something_behind_its_end_is_whole(tmp_path):
 
 
 def test_other_classes_than_the_network_knows(folder):
-    with pytest.raises(ValueError, match="no training for: b"):
+    with pytest.raises(ValueError, match="not in the training set: b"):
         read_test_set(folder, ("a",))
 
 
