@@ -37,7 +37,10 @@ from pytorch_lightning.loggers import TensorBoardLogger  # noqa: E402
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """On which data, from which weights, where and on what a recipe is run."""
+    """Where a recipe is run: its data, the initial weights, the output folder, the processes.
+
+    The batch of a step grows with the number of processes. Everything else changes the result by rounding at most.
+    """
 
     data: Folder = Path("data")
     """folder of the dataset"""
