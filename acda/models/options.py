@@ -63,15 +63,14 @@ def typed_options(model: str, make: Callable[..., nn.Module], options: Mapping[s
 
 
 def _typed(name: str, value: Any, kind: type) -> Option:
-    most = MOST.get(name, 65536)
-    typed: Any = value
+    found, most = type(value), MOST.get(name, 65536)
     if kind is bool and value in (0, 1):
-        typed = bool(value)
-    elif kind is float and type(value) is int and abs(value) <= most:
-        typed = float(value)
-    if type(typed) is not kind or (kind is float and not math.isfinite(typed)):
+        return bool(value)
+    if kind is float and found is int and abs(value) <= most:
+        return float(value)
+    if found is not kind or (kind is float and not math.isfinite(value)):
         raise ValueError(f"the option {name} needs to be {KINDS[kind]}; got {str(value)[:40]}.")
-    if kind is int and abs(typed) > most:
+    if kind is int and abs(value) > most:
         raise ValueError(f"the option {name} needs to be a whole number of at most {most}; got {str(value)[:40]}.")
-    option: Option = typed
+    option: Option = value
     return option
