@@ -43,6 +43,7 @@ def test_large_cases_have_the_peak_of_a_process_too(monkeypatch):
     assert all(row["value"] >= row["imported"] > 50 for row in rows)
 
 
+@pytest.mark.slow
 def test_a_failing_process_says_why():
     with pytest.raises(ValueError, match="nothing on 3×3, 8 channels, 10×10 failed: KeyError"):
         bench.peak_memory(bench.Case(8, 10, 3), "forward", "nothing")
