@@ -2,7 +2,6 @@
 
 import os
 import signal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +38,11 @@ def recipe() -> Classification:
 @pytest.fixture(scope="session")
 def run_in(pictures):
     """run_in(folder, …): a run on the pictures, on the CPU."""
-    return partial(_run, pictures)
 
+    def run(out: Path, **more: Any) -> Run:
+        return Run(**{"data": pictures, "out": out, "accelerator": "cpu", **more})
 
-def _run(data: Path, out: Path, **more: Any) -> Run:
-    return Run(**{"data": data, "out": out, "accelerator": "cpu", **more})
+    return run
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_sixteen_bits_are_scaled_not_cut(tmp_path):
                 "train": {"a": [("1.png", picture())]},
                 "test": {"a": [("1.png", picture())], "c": [("1.png", picture())]},
             },
-            "no training for: c",
+            "not in the training set: c",
         ),
         (
             {"train": {"a": [("1.png", b"not an image")]}, "test": {"a": [("1.png", picture())]}},

@@ -140,6 +140,6 @@ class Deadly:
 def test_a_worker_that_was_killed_is_one_line(files, monkeypatch):
     loader = FileLoader(files, TrainBatches(7, 2, 1), 16, workers=1)
     monkeypatch.setattr(loader, "images", lambda seed: Deadly())
-    with pytest.raises(ValueError, match=r"reads images was ended \(.*\)\. Try fewer --workers") as caught:
+    with pytest.raises(ValueError, match=r"reads images was killed \(.*\)\. Try fewer --workers") as caught:
         list(loader)
     assert "\n" not in str(caught.value)
