@@ -1,6 +1,6 @@
 """Tables and figures in Markdown files, between markers that `python -m paper.render` fills.
 
-A figure stands in a sentence, a table on lines of its own. Write the markers, run the command, and commit the result:
+A figure stands in a sentence, a table on separate lines. Write the markers, run the command, and commit the result:
 
     LeNet has an error of <!-- figure: lenet/lenet/cifar10/top1_error as .1f --><!-- end --> %.
 

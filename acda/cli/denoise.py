@@ -14,12 +14,12 @@ def denoise(
     tile: Pixels = 1024,
     overwrite: bool = False,
 ) -> int:
-    """Take the noise out of photos, and write them beside the originals, marked `denoised`.
+    """Remove noise from photos and write them beside the originals, marked `denoised`.
 
     Args:
         photos: files, folders or patterns.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
-        strength: from 0, the photo as it is, to 1, all that the network does.
+        strength: from 0, the photo unchanged, to 1, the full effect of the network.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: let --out lead to the photo itself.

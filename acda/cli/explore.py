@@ -23,9 +23,9 @@ def explore(
     """Open a page that shows, live, the filter of the place under the pointer. Ctrl-C ends it.
 
     Args:
-        photo: to begin with; others can be dropped on the page.
+        photo: the first photo; others can be dropped on the page.
         model: the name of weights or of a fresh network, a run, or a file of weights.
-        port: on which the page is served; 0 for any that is free.
+        port: the port of the page; 0 for any free one.
         host: address to serve on; this machine alone unless given.
         browser: open the page in the browser.
     """

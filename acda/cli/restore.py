@@ -14,13 +14,13 @@ def restore(
     tile: Pixels = 1024,
     overwrite: bool = False,
 ) -> int:
-    """Apply a trained restorer to photos as they are, and write the results beside them, marked `restored`.
+    """Apply a trained restorer to photos and write the results beside them, marked `restored`.
 
     Args:
         photos: files, folders or patterns.
         weights: a name, a file of weights, or the folder of a run.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
-        strength: from 0, the photo as it is, to 1, all that the network does.
+        strength: from 0, the photo unchanged, to 1, the full effect of the network.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: let --out lead to the photo itself.
     """

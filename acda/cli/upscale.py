@@ -1,4 +1,4 @@
-"""acda upscale: larger photos, sharpened by a network that has seen real lenses."""
+"""acda upscale: enlarge photos with a network that was trained on photos of real lenses."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ def upscale(
         photos: files, folders or patterns.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         scale: how many times as wide and as high; what the weights say unless given, or 2 where they say nothing.
-        strength: from 0, only enlarged, to 1, all that the network does; less suits pictures that are sharp already.
+        strength: from 0, only enlarged, to 1, the full effect; less suits pictures that are sharp already.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: let --out lead to the photo itself.

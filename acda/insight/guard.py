@@ -45,7 +45,7 @@ async def body_of(request: Request) -> bytes:
 def _is_ours(host: str | None, hosts: list[str]) -> bool:
     """Whether a request calls this machine by one of its names, or by an address, which nobody can make point here.
 
-    host: the header as it came, for what is made of it may be the server's own address where it is malformed
+    host: the header itself, because what is parsed from a malformed one may be the server's own address
     """
     parts = HOST.fullmatch((host or "").lower())
     if parts is None:

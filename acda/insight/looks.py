@@ -17,7 +17,7 @@ from fastapi import HTTPException  # noqa: E402  after need, which names the ext
 
 # Looks that can still be asked about: so many, and so many bytes of coefficients, but always the newest.
 KEPT, KEPT_BYTES = 6, 1_000_000_000
-# One photo, network or map at a time: two that were at work at once would need twice the memory.
+# One photo, network or map at a time: two at once would need twice the memory.
 WORKING = threading.Lock()
 
 subject_named = lru_cache(maxsize=4)(find_subject)
@@ -36,7 +36,7 @@ class Kept:
         if layer not in self.look.captured.layers:
             raise HTTPException(404, f"there is no adaptive layer {layer!r}.")
         view = self.look.captured.layers[layer]
-        if layer not in self._maps:  # what is there need not wait for others
+        if layer not in self._maps:  # what is computed already need not wait for others
             with WORKING:
                 self._maps[layer] = (view.scale_weights()[0], view.receptive_field()[0])
         return view, *self._maps[layer]

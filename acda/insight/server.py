@@ -63,7 +63,7 @@ def _refuse(_: Request, error: ValueError) -> JSONResponse:
 
 
 def _stop(_: Request, error: ClientDisconnect) -> Response:
-    return Response(status_code=499)  # for nobody: the browser went on to something else
+    return Response(status_code=499)  # nobody waits for the answer: the browser went on to something else
 
 
 class Answers:

@@ -1,4 +1,4 @@
-"""What is looked into: weights, a fresh network by name, or a fresh layer; and a photo for it."""
+"""The network that is inspected (weights, a fresh network by name, or a fresh layer), and a photo for it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,13 @@ from acda.photos.trained import Trained
 from acda.photos.weights import IMAGENET_STATISTICS, load
 
 FRESH = "fresh layer"
-# Larger photos are looked at smaller: a map of coefficients has a hundred numbers a pixel.
+# Larger photos are reduced: a map of coefficients has a hundred numbers a pixel.
 LARGEST = 1024
 
 
 @dataclass(frozen=True)
 class Look:
-    """A photo as the model saw it, (1, 3, H, W) of eight bits, and what its layers did."""
+    """A photo as the model saw it, (1, 3, H, W) of uint8, and what its layers did."""
 
     photo: Tensor
     captured: Captured

@@ -1,4 +1,4 @@
-"""Many photos: which ones are meant, where their results go, and going on when one of them fails."""
+"""Many photos: find them, choose where the results go, and continue when one of them fails."""
 
 import glob
 import os
@@ -14,9 +14,8 @@ from acda.support.names import Missing
 def find_photos(names: Iterable[str], mark: str) -> list[Path]:
     """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match.
 
-    mark: of results, which are no photos where folders and patterns find them beside their originals; what is named
-    itself is one, and so is not written over. What is not there, or empty, or not to be looked at, is told when it is
-    its turn, and the others go on.
+    mark: in the names of results, which folders and patterns leave out where the originals are beside them; a file that
+    is named itself is always taken. A path that is missing, empty or not permitted is reported when its turn comes.
     """
     found: list[Path] = []
     for name in names:
@@ -42,15 +41,15 @@ def _meant_by(name: str, mark: str) -> list[Path]:
 
 
 def _originals(photos: list[Path], mark: str) -> list[Path]:
-    """Without those that are named as results of others."""
+    """Without those whose names are those of results of others."""
     results = {(photo.parent, f"{photo.stem}_{mark}") for photo in photos}
     return [photo for photo in photos if (photo.parent, photo.stem) not in results]
 
 
 def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -> int:
-    """Do the work for every photo; one that cannot be done is told in a line, and the others go on.
+    """Do the work for every photo; one that fails is reported in a line and skipped.
 
-    Returns the exit status: 1 where there was such a one.
+    Returns the exit status: 1 if one failed.
     """
     status = 0
     for path in paths:
@@ -58,7 +57,7 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -
             work(path)
         except BrokenPipeError:
             raise  # nobody reads on
-        except Exception as error:  # whatever it is, the other photos can do nothing about it
+        except Exception as error:  # whatever it is, it does not concern the other photos
             what = str(error) or type(error).__name__
             complain(verb, what if path.name in what else f"{path}: {what}")
             status = 1
@@ -66,7 +65,7 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -
 
 
 def are_several(names: list[str], found: list[Path]) -> bool:
-    """Whether results need a folder: for several photos, and for what is a folder or a pattern with but one."""
+    """Whether results need a folder: for several photos, and for a folder or a pattern with only one."""
     return len(found) > 1 or found != [Path(name) for name in names]
 
 
@@ -88,7 +87,7 @@ def real(path: Path) -> Path:
 
 
 class Places:
-    """Files to which results go: none of the photos that were given, unless that is asked for, and none twice."""
+    """The files of results: none is one of the given photos, unless that is asked for, and none is used twice."""
 
     def __init__(self, photos: Iterable[Path], overwrite: bool = False) -> None:
         self.photos = {real(photo) for photo in photos}
@@ -96,7 +95,7 @@ class Places:
         self.taken: dict[Path, Path] = {}
 
     def take(self, to: Path, photo: Path) -> None:
-        """Refuse a place that is not free for this photo's result; otherwise it is taken."""
+        """Reserve a path for the result of a photo; refuse one that is not free."""
         place = real(to)
         if place.is_symlink():  # where links lead in a circle, there is no file behind them
             raise ValueError(f"{to} is a link that leads back to itself. Give another place.")
@@ -109,5 +108,5 @@ class Places:
         if first != photo:
             raise ValueError(
                 f"the result for {photo} would be written over that for {first}, which has the same name: {to}. "
-                "Give them separately, each with an output of its own."
+                "Give them separately, each with its own output."
             )

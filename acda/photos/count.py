@@ -58,5 +58,5 @@ class PeopleCounter(Trained):
 
 
 def people_in(density: Tensor) -> float:
-    """The sum of a density map. That of an empty square may be a little less than nobody."""
+    """The sum of a density map, at least 0; that of an empty scene may be slightly negative."""
     return max(0.0, float(density.sum()))

@@ -1,4 +1,4 @@
-"""Files of photos, on which people are counted one by one: what `acda count` does."""
+"""Count the people on files of photos, one by one: what `acda count` does."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,7 +24,7 @@ def load_counter(weights: str | Path, own: str | None = None) -> PeopleCounter:
 def count_files(
     names: Iterable[str], counter: PeopleCounter, out: Path | None, done: Callable[[Path, float], None], tile: int
 ) -> int:
-    """Count photo by photo; one that cannot be done is reported, and the others go on.
+    """Count photo by photo; one that fails is reported and skipped.
 
     out: folder for pictures of the densities, or the file of one    done: is called with each photo and its count
     returns: the exit status

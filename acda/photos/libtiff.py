@@ -1,4 +1,4 @@
-"""Messages of libtiff: kept for the thread that decodes, so that they can be told with the name of the file.
+"""Messages of libtiff, kept for the thread that decodes, so that they can be reported with the name of the file.
 
 Pillow leaves them to libtiff, which writes them to the process's standard error, without a name.
 """
@@ -52,7 +52,7 @@ def _receive(module: bytes | None, form: bytes, arguments: int) -> None:
     ctypes.pythonapi.PyOS_vsnprintf(buffer, ctypes.c_size_t(LONGEST), ctypes.c_char_p(form), ctypes.c_void_p(arguments))
     message = ": ".join(part.decode(errors="replace") for part in (module, buffer.value) if part)
     messages: list[str] | None = getattr(_kept, "messages", None)
-    if messages is None:  # somebody else's file, and none of our business
+    if messages is None:  # a file that somebody else decodes
         print(message, file=sys.stderr)
     elif len(messages) < 100:
         messages.append(message)

@@ -1,4 +1,4 @@
-"""Photos restored by a trained network: denoised, sharpened, enlarged. In tiles, so that any size fits in memory."""
+"""Restore photos with a trained network: denoise, sharpen, enlarge. In tiles, so that any size fits in memory."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,9 +21,9 @@ class PhotoRestorer(Trained):
 
     Call it with a PIL image (RGB, RGBA, L, LA), an array (H, W, 3) or (H, W) of uint8, or a tensor (B, 3, H, W) of
     uint8 or of floating point from 0 to 1, of any size. The result is of the same kind, dtype and device.
-    A photo without colours comes back without; transparency is kept. There are no gradients: to train, use `model`.
+    A greyscale photo stays greyscale; transparency is kept. There are no gradients: to train, use `model`.
 
-    strength: from 0, the photo as it is, to 1, all that the network does
+    strength: from 0, the photo unchanged, to 1, the full effect of the network
     scale: enlarge by bicubic interpolation first, 1 to 8 times as wide and high; what the weights say unless given, or
         1 where they say nothing
     tile: side of the parts in which a photo is looked at, in pixels; it changes the memory and not the result
@@ -43,7 +43,7 @@ class PhotoRestorer(Trained):
 
     @property
     def own_scale(self) -> float | None:
-        """By how much the photos were enlarged that it was trained on, where its weights say so."""
+        """The scale at which its training photos were enlarged, where its weights say so."""
         return float(self.facts["scale"]) if "scale" in self.facts else None
 
     def restored(
@@ -56,8 +56,8 @@ class PhotoRestorer(Trained):
     ) -> Photo:
         """The same for a Photo, as files have it.
 
-        It is restored where it can be seen: colours that its transparency hides stay, and have no part in it.
-        A network may treat the channels differently: where a photo has no colours, neither has the result.
+        Only visible pixels are restored: colours that transparency hides stay and do not affect the others. A network
+        may treat the channels differently: where a photo has no colours, the result has none either.
         """
         if scale != 1:
             photo = resized_photo(photo, *size_after(scale, photo.pixels))
@@ -70,7 +70,7 @@ class PhotoRestorer(Trained):
         return replace(photo, pixels=pixels)
 
     def _restored_pixels(self, pixels: Tensor, strength: float, tile: int, progress: Progress | None) -> Tensor:
-        """(1, 3, H, W) in the dtype of the pixels. A large photo of uint8 is never there in floating point at once."""
+        """(1, 3, H, W) in the dtype of the pixels. A large uint8 photo never becomes floating point as a whole."""
         result = torch.empty_like(pixels)
         for rows, columns, part in in_tiles(self.model, pixels, tile, progress, self.normalised):
             before = in_unit_range(pixels[:, :, rows, columns])

@@ -13,7 +13,7 @@ from acda.support.extras import need
 from acda.support.files import check_room
 from acda.support.lines import complain, printable
 
-# How people call what a file tells about a photo.
+# Names for people of the metadata of a photo.
 ABOUT = {"exif": "EXIF", "icc_profile": "colour profile"}
 
 
@@ -38,7 +38,7 @@ def restore_files(
     tile: int,
     scale: float = 1.0,
 ) -> int:
-    """Read, restore and write photo by photo; one that cannot be done is reported, and the others go on.
+    """Read, restore and write photo by photo; one that fails is reported and skipped.
 
     names, out, mark, overwrite: as in find_photos, output_path and Places    done: is called with each file written
     strength, scale, tile: as in PhotoRestorer    returns: the exit status
@@ -53,7 +53,7 @@ def restore_files(
         to = output_path(path, out, mark, several)
         photo = read_photo(path)
         places.take(to, path)
-        # What cannot be done is said before hours of work, not after.
+        # Report what cannot be done before hours of work.
         if photo.lost and real(to) == real(path):
             raise ValueError(f"{path} has {photo.lost}: that would be lost. Give an --out.")
         if photo.lost:

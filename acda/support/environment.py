@@ -41,7 +41,7 @@ def describe() -> dict[str, Any]:
 def write_results(path: Path, rows: list[dict[str, Any]], **own: Any) -> dict[str, Any]:
     """A results file: the rows and their circumstances, which it returns.
 
-    own: further ones, such as budget and seed, and those that are known better than by asking the machine now.
+    own: further circumstances, such as budget and seed; they replace those of this machine where they differ
     """
     facts = {**describe(), **own}
     with written_whole(path) as file:
@@ -56,7 +56,7 @@ def peak_megabytes() -> float:
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
     except (OSError, StopIteration):
-        import resource  # which Windows does not have
+        import resource  # Windows does not have it
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,4 +1,4 @@
-"""What happens beside the steps of a run: scores of every epoch, an end that loses nothing, no end that lies."""
+"""Callbacks of a run: write the scores of every epoch, save when it is stopped, stop it when it diverges."""
 
 import json
 import math
@@ -81,7 +81,7 @@ class StopWhenDiverged(Callback):
         self._need(name is None, trainer, f"the weights {name} are not finite")
 
     def on_save_checkpoint(self, trainer: Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
-        self.on_validation_start(trainer, module)  # a checkpoint takes the place of one that was sound
+        self.on_validation_start(trainer, module)  # a checkpoint replaces an earlier one, which was sound
 
     def on_validation_end(self, trainer: Trainer, module: Any) -> None:
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -123,7 +123,7 @@ class EpochBar(TQDMProgressBar):
 class History(Callback):
     """The scores of every epoch: in scores.json and log.txt, and as a line, above the bar where there is one.
 
-    Before them, how many images there are. Seconds and commits are those of all sittings of a run.
+    The first line says how many images there are. Seconds and commits include those before a run was resumed.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -150,7 +150,7 @@ class History(Callback):
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
         self.begun = time.monotonic()
-        self.facts = describe()  # now: the code that runs is this one, whatever is committed meanwhile
+        self.facts = describe()  # now, because commits may be made while it runs
         self.commits = list(dict.fromkeys([*self.commits, self.facts["commit"]]))
         if trainer.is_global_zero:
             train, test = module.counts

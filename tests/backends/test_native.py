@@ -197,6 +197,7 @@ def test_the_whole_layers_gradients_survive_the_layouts(training, batch, layout)
         torch.testing.assert_close(ours, truth)
 
 
+@pytest.mark.slow
 def test_more_than_two_gigabytes():
     """Offsets beyond 2³¹ bytes, at both ends of the tensor."""
     x = torch.zeros(1, 64, 3000, 3000).contiguous(memory_format=torch.channels_last)
@@ -289,6 +290,7 @@ def test_inference_reads_every_layout(case: Case, layout, wider, count):
         compare_without_gradients(run, inputs, torch.float64, LAYOUTS[layout])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["contiguous_format", "channels_last"])
 def test_a_large_image_needs_little_more_than_its_own_maps(layout):
     """Beyond the input: coefficients, Φ's hidden map, the result and 64 MB; unfolded it would be 49 times the input."""
