@@ -71,13 +71,13 @@ class Kept:
 class Looks:
     """The last few looks by names that nobody can guess."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, device: str) -> None:
+        self._device, self._lock = device, threading.Lock()
         self._looks: OrderedDict[str, Kept] = OrderedDict()
 
     def add(self, name: str, read: Callable[[], torch.Tensor]) -> tuple[str, Look]:
         with WORKING:
-            kept = Kept(look_inside(_subject(name), read()))
+            kept = Kept(look_inside(_subject(name, self._device), read()))
         with self._lock:
             key = secrets.token_urlsafe(8)
             self._looks[key] = kept
@@ -99,14 +99,14 @@ class Looks:
 _subject = lru_cache(maxsize=4)(find_subject)
 
 
-def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
-    """The application; photo and model are what the page begins with."""
+def create_app(photo: Path | None, model: str, hosts: list[str], device: str = "cpu") -> FastAPI:
+    """The application; photo and model are what the page begins with. device: as in device_named"""
     app = FastAPI(title="acda explore", docs_url=None, redoc_url=None, openapi_url=None)
     page = files("acda.insight").joinpath("page.html").read_text(encoding="utf-8")
-    looks, one_by_one = Looks(), asyncio.Lock()
+    looks, one_by_one = Looks(device), asyncio.Lock()
     beginning = None if photo is None else revealed(read_photo(photo))
     hosts = [host.lower().rstrip(".") for host in hosts]
-    if not any(isinstance(module, AdaptiveConv2d) for module in _subject(model).model.modules()):
+    if not any(isinstance(module, AdaptiveConv2d) for module in _subject(model, device).model.modules()):
         raise ValueError(f"{model} has no AdaptiveConv2d: there is nothing to explore in it.")
     names = list(dict.fromkeys([model, *named_weights(), FRESH, *NETWORKS]))
 

@@ -30,7 +30,7 @@ def stopped(pictures, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Task, "training_step", stops)
         with pytest.raises(KeyError, match="stopped"):
-            fit(recipe, "run", Run(out=folder, accelerator="cpu"))
+            fit(recipe, "run", Run(out=folder, device="cpu"))
     return folder, recipe
 
 
@@ -100,7 +100,7 @@ def test_a_checkpoint_of_another_form_is_refused(stopped, tmp_path, change, mess
     torch.save(change(torch.load(last, weights_only=True)), last)
     before = last.read_bytes()
     with pytest.raises(ValueError, match=rf"last\.ckpt cannot be resumed.*{message}") as caught:
-        fit(recipe, "run", Run(out=tmp_path / "run", accelerator="cpu", resume=True))
+        fit(recipe, "run", Run(out=tmp_path / "run", device="cpu", resume=True))
     assert "\n" not in str(caught.value)
     assert f"copy {last.with_name('best.ckpt')} over it and pass --resume again, or start afresh" in str(caught.value)
     assert last.read_bytes() == before
@@ -114,12 +114,12 @@ def test_a_flipped_bit_is_refused_and_the_way_out_leads_to_the_same_weights(stop
     content = bytearray(last.read_bytes())
     content[len(content) // 2] ^= 0x40
     last.write_bytes(content)
-    run = Run(out=tmp_path / "run", accelerator="cpu", resume=True)
+    run = Run(out=tmp_path / "run", device="cpu", resume=True)
     with pytest.raises(ValueError, match=r"last\.ckpt is damaged: .* To go on, copy .*best\.ckpt over it"):
         fit(recipe, "run", run)
     shutil.copy(last.with_name("best.ckpt"), last)
     fit(recipe, "run", run)
-    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    fit(recipe, "whole", Run(out=tmp_path / "whole", device="cpu"))
     assert_same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 

@@ -57,7 +57,7 @@ def test_the_best_checkpoint_from_before_can_be_used(recipe, tmp_path, monkeypat
     poisoned(monkeypatch, 2, poison)
     run = tmp_path / "run"
     with pytest.raises(ValueError, match=message) as caught:
-        fit(recipe, "run", Run(out=run, accelerator="cpu"))
+        fit(recipe, "run", Run(out=run, device="cpu"))
     best = run / "checkpoints" / "best.ckpt"
     assert f"The best weights from before are in {best}" in str(caught.value)
     assert not (run / "weights.safetensors").exists()
@@ -78,10 +78,10 @@ def test_scores_that_are_not_numbers_stop_it_too(recipe, tmp_path, monkeypatch):
         ClassificationTask, "test_sums", lambda self, b: {**original(self, b), "loss": torch.tensor(math.nan)}
     )
     with pytest.raises(ValueError, match="training diverged: the score loss is nan at step 6, epoch 1 of 3"):
-        fit(recipe, "run", Run(out=tmp_path / "run", accelerator="cpu"))
+        fit(recipe, "run", Run(out=tmp_path / "run", device="cpu"))
     assert not (tmp_path / "run" / "scores.json").exists()
     monkeypatch.undo()
-    fit(replace(recipe, epochs=1), "sound", Run(out=tmp_path / "sound", accelerator="cpu"))
+    fit(replace(recipe, epochs=1), "sound", Run(out=tmp_path / "sound", device="cpu"))
     monkeypatch.setattr(
         ClassificationTask, "test_sums", lambda self, b: {**original(self, b), "loss": torch.tensor(math.nan)}
     )

@@ -18,7 +18,7 @@ from tests.training.runs import assert_same, command, weights
 @pytest.mark.parametrize("model", ["lenet", "lenet_acda"])
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, model, monkeypatch):
     recipe = replace(recipe, model=model)
-    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    fit(recipe, "whole", Run(out=tmp_path / "whole", device="cpu"))
 
     class Stop(Exception):
         pass
@@ -35,10 +35,10 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, mo
 
     monkeypatch.setattr(ClassificationTask, "training_step", stops)
     with pytest.raises(Stop):
-        fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
+        fit(recipe, "parts", Run(out=tmp_path / "parts", device="cpu"))
     monkeypatch.undo()
     assert not (tmp_path / "parts" / "weights.safetensors").exists()
-    fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
+    fit(recipe, "parts", Run(out=tmp_path / "parts", device="cpu", resume=True))
     assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
     scores = [json.loads((tmp_path / n / "scores.json").read_text())["epochs"] for n in ("parts", "whole")]
     for a, b in zip(*scores, strict=True):
@@ -48,11 +48,11 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, mo
 def test_normalisations_settle_before_the_end(recipe, tmp_path, ctrl_c):
     """From two thirds of the steps on their statistics stay, and the same after a stop in between."""
     recipe = replace(recipe, model="lenet_acda", freeze_norm_at=0.65, norm_momentum=0.5)
-    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    fit(recipe, "whole", Run(out=tmp_path / "whole", device="cpu"))
     seen = ctrl_c(15, lambda task: task.model.features[0].generator.predict_norm.running_var.clone())
     with pytest.raises(KeyboardInterrupt):
-        fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
-    fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
+        fit(recipe, "parts", Run(out=tmp_path / "parts", device="cpu"))
+    fit(recipe, "parts", Run(out=tmp_path / "parts", device="cpu", resume=True))
     changed = [not torch.equal(a, b) for a, b in pairwise(seen)]
     assert changed == [True] * 12 + [False] * 5  # steps 0 to 11 of 18
     assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
@@ -62,12 +62,12 @@ def test_normalisations_settle_before_the_end(recipe, tmp_path, ctrl_c):
 def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, ctrl_c, step, test_every):
     """In the first epoch, in the middle of the second, at its very end; and after epochs that are not tested."""
     recipe = replace(recipe, test_every=test_every)
-    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    fit(recipe, "whole", Run(out=tmp_path / "whole", device="cpu"))
     steps = ctrl_c(step)
     with pytest.raises(KeyboardInterrupt):
-        fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu"))
+        fit(recipe, "parts", Run(out=tmp_path / "parts", device="cpu"))
     assert len(steps) == step
-    fit(recipe, "parts", Run(out=tmp_path / "parts", accelerator="cpu", resume=True))
+    fit(recipe, "parts", Run(out=tmp_path / "parts", device="cpu", resume=True))
     assert len(steps) == 18
     assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
     scores = [json.loads((tmp_path / n / "scores.json").read_text())["epochs"] for n in ("parts", "whole")]
@@ -79,7 +79,7 @@ def test_run_and_data_may_be_moved_between_two_sittings(recipe, tmp_path, ctrl_c
     recipe = replace(recipe, epochs=2)
     ctrl_c(8)
     with pytest.raises(KeyboardInterrupt):
-        fit(recipe, "run", Run(out=tmp_path / "before", accelerator="cpu"))
+        fit(recipe, "run", Run(out=tmp_path / "before", device="cpu"))
     best = tmp_path / "before" / "checkpoints" / "best.ckpt"
     # As if the first epoch had been better than any can be: the second must not be written over it.
     last = torch.load(best.with_name("last.ckpt"), weights_only=True)
@@ -90,9 +90,7 @@ def test_run_and_data_may_be_moved_between_two_sittings(recipe, tmp_path, ctrl_c
     kept = best.read_bytes()
     (tmp_path / "before").rename(tmp_path / "after")
     shutil.copytree(recipe.data, tmp_path / "elsewhere")
-    fit(
-        replace(recipe, data=tmp_path / "elsewhere"), "run", Run(out=tmp_path / "after", accelerator="cpu", resume=True)
-    )
+    fit(replace(recipe, data=tmp_path / "elsewhere"), "run", Run(out=tmp_path / "after", device="cpu", resume=True))
     assert (tmp_path / "after" / "checkpoints" / "best.ckpt").read_bytes() == kept
     assert not (tmp_path / "before").exists()
 

@@ -22,7 +22,7 @@ def test_a_second_training_in_the_folder_is_refused_until_the_first_is_killed(re
         described = (run / "recipe.json").read_text()
         for resume in (False, True):
             with pytest.raises(ValueError, match=f"run is in use by a training: process {first.pid} on .*, since"):
-                fit(replace(recipe, seed=1), "other", Run(out=run, accelerator="cpu", resume=resume))
+                fit(replace(recipe, seed=1), "other", Run(out=run, device="cpu", resume=resume))
         assert (run / "recipe.json").read_text() == described
     finally:
         first.send_signal(signal.SIGKILL)

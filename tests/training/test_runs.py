@@ -12,11 +12,11 @@ from safetensors.torch import save_file
 from acda.cli import main
 from acda.photos.weights import read_weights, write_weights
 from acda.training.recipe import Classification, Recipe
-from acda.training.run import Run, evaluate, fit
+from acda.training.run import Run, _accelerator, evaluate, fit
 
 
 def test_a_run_writes_what_it_says(recipe, tmp_path):
-    scores = fit(replace(recipe, epochs=12), "try", Run(out=tmp_path / "run", accelerator="cpu"))
+    scores = fit(replace(recipe, epochs=12), "try", Run(out=tmp_path / "run", device="cpu"))
     run = tmp_path / "run"
     assert {p.name for p in run.iterdir()} >= {
         "recipe.json",
@@ -42,7 +42,7 @@ def test_a_run_writes_what_it_says(recipe, tmp_path):
 
 
 def test_the_last_epoch_is_tested_whatever_the_interval(recipe, tmp_path):
-    fit(replace(recipe, test_every=2), "try", Run(out=tmp_path / "run", accelerator="cpu"))
+    fit(replace(recipe, test_every=2), "try", Run(out=tmp_path / "run", device="cpu"))
     saved = json.loads((tmp_path / "run" / "scores.json").read_text())["epochs"]
     assert [epoch["epoch"] for epoch in saved] == [1, 2, 3]
 
@@ -50,7 +50,7 @@ def test_the_last_epoch_is_tested_whatever_the_interval(recipe, tmp_path):
 def test_images_from_their_files(recipe, tmp_path):
     """The way ImageNet is read, with workers, stopped nowhere and scored again."""
     recipe = replace(recipe, image_size=32, epochs=2)
-    scores = fit(recipe, "files", Run(out=tmp_path / "run", accelerator="cpu", workers=1))
+    scores = fit(recipe, "files", Run(out=tmp_path / "run", device="cpu", workers=1))
     assert scores["images"] == 21
     again = evaluate(tmp_path / "run", recipe.data)
     assert again == {key: scores[key] for key in again}
@@ -58,7 +58,7 @@ def test_images_from_their_files(recipe, tmp_path):
 
 def test_evaluation_gives_the_last_epochs_scores(recipe, tmp_path, capsys):
     run = tmp_path / "run"
-    scores = fit(recipe, "try", Run(out=run, accelerator="cpu"))
+    scores = fit(recipe, "try", Run(out=run, device="cpu"))
     for target in (run, run / "weights.safetensors"):
         again = evaluate(target, recipe.data)
         assert again == {key: scores[key] for key in again}
@@ -76,7 +76,7 @@ def test_evaluation_gives_the_last_epochs_scores(recipe, tmp_path, capsys):
 
 def test_weights_are_for_their_network(recipe, tmp_path):
     run = tmp_path / "run"
-    fit(replace(recipe, epochs=1), "try", Run(out=run, accelerator="cpu"))
+    fit(replace(recipe, epochs=1), "try", Run(out=run, device="cpu"))
     tensors, facts = read_weights(run / "weights.safetensors")
     write_weights(
         run / "weights.safetensors", tensors, {**facts, "recipe": replace(recipe, model="lenet_wide").to_json()}
@@ -98,21 +98,31 @@ def test_what_cannot_be_run_is_refused(recipe, tmp_path):
     with pytest.raises(ValueError, match="has no run to resume"):
         fit(recipe, "x", Run(out=tmp_path / "none", resume=True))
     with pytest.raises(ValueError, match="SyncBatchNorm does not run on CPUs"):
-        Run(accelerator="cpu", sync_batchnorm=True)
+        Run(device="cpu", sync_batchnorm=True)
     with pytest.raises(ValueError, match="--threads needs to be at least 1; got 0"):
         Run(threads=0)
-    with pytest.raises(ValueError, match="needs so many GPUs; torch sees"):
-        Run(accelerator="gpu", devices=1000)
-    fit(replace(recipe, epochs=1), "x", Run(out=tmp_path / "run", accelerator="cpu"))
+    fit(replace(recipe, epochs=1), "x", Run(out=tmp_path / "run", device="cpu"))
     with pytest.raises(ValueError, match="has a run already"):
-        fit(recipe, "x", Run(out=tmp_path / "run", accelerator="cpu"))
+        fit(recipe, "x", Run(out=tmp_path / "run", device="cpu"))
     with pytest.raises(ValueError, match=r"is of another recipe \(epochs 1, now 3\)"):
-        fit(recipe, "x", Run(out=tmp_path / "run", accelerator="cpu", resume=True))
+        fit(recipe, "x", Run(out=tmp_path / "run", device="cpu", resume=True))
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     with pytest.raises(ValueError, match="has a run already"):
-        fit(replace(recipe, epochs=1), "x", Run(out=tmp_path / "run", accelerator="cpu"))
+        fit(replace(recipe, epochs=1), "x", Run(out=tmp_path / "run", device="cpu"))
     with pytest.raises(ValueError, match="fewer than one batch"):
-        fit(replace(recipe, batch_size=100), "x", Run(out=tmp_path / "large", accelerator="cpu"))
+        fit(replace(recipe, batch_size=100), "x", Run(out=tmp_path / "large", device="cpu"))
+
+
+def test_a_device_is_there_as_often_as_asked_for(monkeypatch):
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="--device cuda cannot be used"):
+            Run(device="cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert _accelerator("auto") == _accelerator(Run(device="cuda", devices=2, sync_batchnorm=True).device) == "gpu"
+    with pytest.raises(ValueError, match="--devices 3 with --device cuda needs so many GPUs; torch sees 2"):
+        Run(device="auto", devices=3)
+    assert _accelerator(Run(device="cpu", devices=3).device) == "cpu"
 
 
 def test_recipes_are_values():

@@ -51,7 +51,7 @@ def test_counting_from_a_classifiers_weights(tmp_path):
         learning_rate=3e-3,
         initial=classifier,
     )
-    scores = fit(recipe, "dots", Run(out=tmp_path / "run", accelerator="cpu"))
+    scores = fit(recipe, "dots", Run(out=tmp_path / "run", device="cpu"))
     saved = json.loads((tmp_path / "run" / "scores.json").read_text())["epochs"]
     assert [epoch["epoch"] for epoch in saved] == [4, 8]
     assert scores["images"] == 4
@@ -65,7 +65,7 @@ def test_counting_from_a_classifiers_weights(tmp_path):
     assert isinstance(model, CrowdCounter)
     shutil.copytree(tmp_path / "dots" / "test", tmp_path / "dots" / "train")
     with pytest.raises(ValueError, match=r"classifier.safetensors: these are not the weights of the same kind"):
-        fit(replace(recipe, model="crowd_counter_s"), "dots", Run(out=tmp_path / "other", accelerator="cpu"))
+        fit(replace(recipe, model="crowd_counter_s"), "dots", Run(out=tmp_path / "other", device="cpu"))
 
 
 def test_restoring_from_pairs(tmp_path):
@@ -92,7 +92,7 @@ def test_restoring_from_pairs(tmp_path):
         learning_rate=1e-3,
         warmup_steps=10,
     )
-    scores = fit(recipe, "noisy", Run(out=tmp_path / "run", accelerator="cpu"))
+    scores = fit(recipe, "noisy", Run(out=tmp_path / "run", device="cpu"))
     unit = [torch.from_numpy(Photos(read_pairs(tmp_path / "noisy")[1])[i]) / 255 for i in range(3)]
     noisy, clean = torch.stack(unit, 1).movedim(-1, 2)
     assert scores["PSNR"] > float(psnr(noisy, clean).mean()) + 0.1
@@ -104,7 +104,7 @@ def test_restoring_from_pairs(tmp_path):
     assert evaluate(tmp_path / "run", tmp_path / "noisy")["PSNR"] == pytest.approx(scores["PSNR"], abs=1e-4)
     assert tuple(load(tmp_path / "run").model.trunk.blocks[0].conv2.mixing.shape) == (48, 48, 2)
     with pytest.raises(ValueError, match=r"0.png is smaller than the crops of 64×64"):
-        fit(replace(recipe, crop=64), "noisy", Run(out=tmp_path / "other", accelerator="cpu"))
+        fit(replace(recipe, crop=64), "noisy", Run(out=tmp_path / "other", device="cpu"))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -117,7 +117,7 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
             image = Image.fromarray(random.integers(0, 256, (40, 40, 3)).astype(np.uint8))
             image.save(tmp_path / "clean" / part / f"{i}.png")
     settings = ["--data", str(tmp_path / "clean"), "--epochs", "2", "--crops", "12", "--crop", "24"]
-    settings += ["--batch-size", "4", "--options", "num_atoms", "2", "--workers", str(workers), "--accelerator", "cpu"]
+    settings += ["--batch-size", "4", "--options", "num_atoms", "2", "--workers", str(workers), "--device", "cpu"]
     train = ["train", "polyu_sidd_restorer_variational", "--noise", "0.2", *settings]
     assert main([*train, "--out", str(tmp_path / "whole")]) == 0
     steps = ctrl_c(4)  # the first of the second epoch
