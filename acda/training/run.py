@@ -33,6 +33,7 @@ from acda.training.tasks.task import Task
 need("pytorch_lightning", "train")
 from pytorch_lightning import Callback, Trainer, seed_everything  # noqa: E402
 from pytorch_lightning.loggers import TensorBoardLogger  # noqa: E402
+from pytorch_lightning.utilities.exceptions import SIGTERMException  # noqa: E402
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,7 @@ def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | N
     )
     try:
         trainer.fit(task, ckpt_path=checkpoint, weights_only=True)
-    except Stopped:
+    except (Stopped, SIGTERMException):  # Lightning's where the signal came before the first step
         raise KeyboardInterrupt from None
     except (OtherData, OSError):
         raise

@@ -35,15 +35,18 @@ def recipe(pictures) -> Classification:
 
 @pytest.fixture
 def ctrl_c(monkeypatch):
-    """ctrl_c(n) interrupts the n-th step from now on, once. What it returns grows by what `watch` sees in each step."""
+    """ctrl_c(n) interrupts the n-th step from now on, once. What it returns grows by what `watch` sees in each step.
 
-    def at(step, watch=lambda task: None):
+    number: another signal than Ctrl-C's
+    """
+
+    def at(step, watch=lambda task: None, number=signal.SIGINT):
         original, seen = Task.training_step, []
 
         def interrupted(self, batch, index):
             seen.append(watch(self))
             if len(seen) == step:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), number)
             return original(self, batch, index)
 
         monkeypatch.setattr(Task, "training_step", interrupted)
