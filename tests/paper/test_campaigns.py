@@ -42,4 +42,4 @@ def test_pages_show_them_between_markers():
     assert "1,230<!-- end --> cases" in filled
     assert campaign_table(SAVED) in filled
     with pytest.raises(ValueError, match="make campaign"):
-        fill(text, Record([], {"values": {}}, {}))
+        fill("<!-- table: campaigns --><!-- end -->", Record([], {"values": {}}, {}))
