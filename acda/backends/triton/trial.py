@@ -48,10 +48,10 @@ def _errors(device: torch.device, dtype: torch.dtype) -> list[float]:
         ours = _results(triton.adaptive_conv2d, [t.to(device) for t in values])
         truth = _results(reference.adaptive_conv2d, [t.float() for t in values])
     pairs = zip(ours, truth, strict=True)
-    return [float((a.detach().cpu().float() - b).norm() / b.norm()) for a, b in pairs]
+    return [float((a.cpu().float() - b).norm() / b.norm()) for a, b in pairs]
 
 
 def _results(run: Callable[..., Tensor], values: list[Tensor]) -> list[Tensor]:
     x, alpha, bases, mixing, bias = (t.requires_grad_() for t in values)
     y = run(x, alpha, bases, mixing, bias, WINDOW, 1)
-    return [y, *torch.autograd.grad(y.square().sum() / 2, values)]
+    return [y.detach(), *torch.autograd.grad(y.square().sum() / 2, values)]
