@@ -17,7 +17,7 @@ from acda.window import Window
 MOST = 0.03
 WINDOW = Window.of(5, stride=(1, 2), padding=2)
 # x, coefficients, bases, mixing, bias
-SHAPES = ((2, 5, 6, 9), (2, 6, 4, 6, 5), (4, 5, 5), (4, 5, 6), (4,))
+SHAPES = ((1, 5, 4, 7), (1, 6, 4, 4, 4), (4, 5, 5), (4, 5, 6), (4,))
 
 
 def disagreement(device: torch.device, dtype: torch.dtype) -> str | None:
