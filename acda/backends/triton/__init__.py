@@ -55,7 +55,9 @@ def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> s
 
 def why_not_here(index: int = 0, dtype: torch.dtype = torch.float32, kind: str = "cuda") -> str | None:
     """The reason why the kernels cannot run on this GPU of this installation, or None when they can."""
-    return _ask_once(index, dtype, kind)
+    # Other products are other kernels, and tried too.
+    products = torch.backends.cudnn.conv.fp32_precision if dtype == torch.float32 else ""
+    return _ask_once(index, dtype, kind, products)
 
 
 # What torch.compiler.assume_constant_result sets, without importing all of torch._dynamo, which takes seconds.
@@ -63,7 +65,7 @@ why_not_here._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache
-def _ask_once(index: int, dtype: torch.dtype, kind: str) -> str | None:
+def _ask_once(index: int, dtype: torch.dtype, kind: str, products: str) -> str | None:
     if find_spec("triton") is None:
         return "Triton is not installed, which torch brings along on Linux"
     if kind == "cuda":

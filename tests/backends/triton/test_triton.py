@@ -76,6 +76,10 @@ def test_every_device_and_dtype_is_tried_once(monkeypatch):
             for dtype in (torch.float32, torch.bfloat16):
                 triton.why_not_here(index, dtype)
     assert len(tried) == len(set(tried)) == 4
+    monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", "ieee")
+    for dtype in (torch.float32, torch.bfloat16):
+        triton.why_not_here(0, dtype)
+    assert tried[4:] == [(0, torch.float32)], "without TF32 float32 has kernels of its own"
 
 
 def test_without_a_gpu_the_trial_fails_with_a_warning_and_not_an_error():
