@@ -76,9 +76,12 @@ def test_every_device_and_dtype_is_tried_once(monkeypatch):
             for dtype in (torch.float32, torch.bfloat16):
                 triton.why_not_here(index, dtype)
     assert len(tried) == len(set(tried)) == 4
-    monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", "ieee")
-    for dtype in (torch.float32, torch.bfloat16):
-        triton.why_not_here(0, dtype)
+    before, torch.backends.cudnn.conv.fp32_precision = torch.backends.cudnn.conv.fp32_precision, "ieee"
+    try:
+        for dtype in (torch.float32, torch.bfloat16):
+            triton.why_not_here(0, dtype)
+    finally:
+        torch.backends.cudnn.conv.fp32_precision = before
     assert tried[4:] == [(0, torch.float32)], "without TF32 float32 has kernels of its own"
 
 
