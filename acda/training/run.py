@@ -187,8 +187,9 @@ def evaluate(name: str | Path, data: Path, device: str = "cpu") -> dict[str, flo
         filled(facts, state, weights.path)
     task = task_for_evaluation(recipe, weights.facts)
     fill(task, weights.tensors, weights.path, recipe.model)
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
-    trainer = Trainer(accelerator=accelerator, devices=1, **quiet)
+    trainer = Trainer(
+        accelerator=accelerator, devices=1, logger=False, enable_progress_bar=False, enable_checkpointing=False
+    )
     (scores,) = trainer.validate(task, verbose=False)
     if wrong := [name for name, value in scores.items() if math.isnan(value)]:
         raise ValueError(f"{weights.path} gives scores that are not numbers ({', '.join(wrong)}) on {data}.")

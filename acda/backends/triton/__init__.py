@@ -56,7 +56,8 @@ def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> s
 def why_not_here(index: int = 0, dtype: torch.dtype = torch.float32, kind: str = "cuda") -> str | None:
     """The reason why the kernels cannot run on this GPU of this installation, or None when they can."""
     # Other products are other kernels, and tried too.
-    products = torch.backends.cudnn.conv.fp32_precision if dtype == torch.float32 else ""
+    switch = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    products = switch.fp32_precision if dtype == torch.float32 else ""
     return _ask_once(index, dtype, kind, products)
 
 
