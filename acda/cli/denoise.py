@@ -1,7 +1,8 @@
 """acda denoise: photos with less noise."""
 
-from acda.cli.arguments import Number, Out, Photos, Pixels, Weights
+from acda.cli.arguments import Number, Out, Photos, Tile, Weights
 from acda.photos.restore_files import load_restorer, restore_files
+from acda.support.devices import Device
 from acda.support.lines import print_line
 
 
@@ -11,7 +12,8 @@ def denoise(
     out: Out = None,
     strength: Number = 1.0,
     weights: Weights = "denoiser",
-    tile: Pixels = 1024,
+    tile: Tile = None,
+    device: Device = "auto",
     overwrite: bool = False,
 ) -> int:
     """Remove noise from photos and write them beside the originals, marked `denoised`.
@@ -21,10 +23,12 @@ def denoise(
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         strength: from 0, the photo unchanged, to 1, the full effect of the network.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
-        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
+        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it. Chosen by
+            the free memory unless given.
+        device: what to compute on; auto takes cuda, then mps, then cpu.
         overwrite: let --out lead to the photo itself.
     """
-    restorer = load_restorer(weights, "denoiser")
+    restorer = load_restorer(weights, "denoiser", device)
     return restore_files(
         "denoise", photos, restorer, out, "denoised", overwrite, print_line, strength=strength, tile=tile
     )

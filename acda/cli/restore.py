@@ -1,7 +1,8 @@
 """acda restore: a network of your own applied to photos."""
 
-from acda.cli.arguments import Number, Out, Photos, Pixels, Weights
+from acda.cli.arguments import Number, Out, Photos, Tile, Weights
 from acda.photos.restore_files import load_restorer, restore_files
+from acda.support.devices import Device
 from acda.support.lines import print_line
 
 
@@ -11,7 +12,8 @@ def restore(
     weights: Weights,
     out: Out = None,
     strength: Number = 1.0,
-    tile: Pixels = 1024,
+    tile: Tile = None,
+    device: Device = "auto",
     overwrite: bool = False,
 ) -> int:
     """Apply a trained restorer to photos and write the results beside them, marked `restored`.
@@ -21,10 +23,12 @@ def restore(
         weights: a name, a file of weights, or the folder of a run.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         strength: from 0, the photo unchanged, to 1, the full effect of the network.
-        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
+        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it. Chosen by
+            the free memory unless given.
+        device: what to compute on; auto takes cuda, then mps, then cpu.
         overwrite: let --out lead to the photo itself.
     """
-    restorer = load_restorer(weights)
+    restorer = load_restorer(weights, None, device)
     return restore_files(
         "restore", photos, restorer, out, "restored", overwrite, print_line, strength=strength, tile=tile
     )

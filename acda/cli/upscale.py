@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from acda.cli.arguments import Number, Out, Photos, Pixels, Weights, arg
+from acda.cli.arguments import Number, Out, Photos, Tile, Weights, arg
 from acda.photos.restore_files import load_restorer, restore_files
+from acda.support.devices import Device
 from acda.support.lines import print_line
 
 
@@ -14,7 +15,8 @@ def upscale(
     scale: Annotated[float | None, arg(metavar="X", help_behavior_hint="(optional)")] = None,
     strength: Number = 1.0,
     weights: Weights = "super_resolver",
-    tile: Pixels = 1024,
+    tile: Tile = None,
+    device: Device = "auto",
     overwrite: bool = False,
 ) -> int:
     """Enlarge photos, and write them beside the originals, marked with the scale: bicubic first, then the network.
@@ -25,10 +27,12 @@ def upscale(
         scale: how many times as wide and as high; what the weights say unless given, or 2 where they say nothing.
         strength: from 0, only enlarged, to 1, the full effect; less suits pictures that are sharp already.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
-        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
+        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it. Chosen by
+            the free memory unless given.
+        device: what to compute on; auto takes cuda, then mps, then cpu.
         overwrite: let --out lead to the photo itself.
     """
-    restorer = load_restorer(weights, "super_resolver")
+    restorer = load_restorer(weights, "super_resolver", device)
     times = scale if scale is not None else restorer.own_scale or 2.0
     mark = f"x{times:g}"
     return restore_files(

@@ -45,14 +45,14 @@ class Kept:
 class Looks:
     """The last few looks by names that nobody can guess."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, device: str) -> None:
+        self._device, self._lock = device, threading.Lock()
         self._looks: OrderedDict[str, Kept] = OrderedDict()
 
     def add(self, name: str, read: Callable[[], torch.Tensor]) -> tuple[str, Look]:
         """Look at the photo that `read` returns with the network of this name; returns the look's own name too."""
         with WORKING:
-            kept = Kept(look_inside(subject_named(name), read()))
+            kept = Kept(look_inside(subject_named(name, self._device), read()))
         with self._lock:
             key = secrets.token_urlsafe(8)
             self._looks[key] = kept

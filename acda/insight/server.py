@@ -40,12 +40,13 @@ POLICY = (
 )
 
 
-def create_app(photo: Path | None, model: str, hosts: list[str]) -> FastAPI:
+def create_app(photo: Path | None, model: str, hosts: list[str], device: str = "cpu") -> FastAPI:
     """The application; photo and model are what the page begins with.
 
-    hosts: the names of this machine, by which it may be called
+    hosts: the names of this machine, by which it may be called    device: as in device_named
     """
-    app, answers = FastAPI(title="acda explore", docs_url=None, redoc_url=None, openapi_url=None), Answers(photo, model)
+    app = FastAPI(title="acda explore", docs_url=None, redoc_url=None, openapi_url=None)
+    answers = Answers(photo, model, device)
     app.middleware("http")(partial(only_this_page, hosts=[host.lower().rstrip(".") for host in hosts]))
     app.exception_handler(ValueError)(_refuse)
     app.exception_handler(ClientDisconnect)(_stop)
@@ -69,11 +70,11 @@ def _stop(_: Request, error: ClientDisconnect) -> Response:
 class Answers:
     """What the server answers, a method for each address."""
 
-    def __init__(self, photo: Path | None, model: str) -> None:
+    def __init__(self, photo: Path | None, model: str, device: str) -> None:
         self._page = files("acda.insight").joinpath("page.html").read_text(encoding="utf-8")
-        self._looks, self._one_by_one = Looks(), asyncio.Lock()
+        self._looks, self._one_by_one = Looks(device), asyncio.Lock()
         self._beginning = None if photo is None else revealed(read_photo(photo))
-        if not any(isinstance(module, AdaptiveConv2d) for module in subject_named(model).model.modules()):
+        if not any(isinstance(module, AdaptiveConv2d) for module in subject_named(model, device).model.modules()):
             raise ValueError(f"{model} has no AdaptiveConv2d: there is nothing to explore in it.")
         self._model, self._names = model, list(dict.fromkeys([model, *named_weights(), FRESH, *NETWORKS]))
 

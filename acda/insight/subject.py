@@ -14,6 +14,7 @@ from acda.photos.files import resized
 from acda.photos.ready import ready
 from acda.photos.trained import Trained
 from acda.photos.weights import IMAGENET_STATISTICS, load
+from acda.support.devices import device_named
 
 FRESH = "fresh layer"
 # Larger photos are reduced: a map of coefficients has a hundred numbers a pixel.
@@ -28,8 +29,13 @@ class Look:
     captured: Captured
 
 
-def find_subject(name: str) -> Trained:
-    """By the name of weights or of a fresh model, or by a file of weights."""
+def find_subject(name: str, device: str = "cpu") -> Trained:
+    """By the name of weights or of a fresh model, or by a file of weights. device: as in device_named"""
+    where = device_named(device)
+    return _found(name).to(where)
+
+
+def _found(name: str) -> Trained:
     if name == FRESH:
         torch.manual_seed(0)
         return Trained(nn.Sequential(AdaptiveConv2d(3, 8, 7, padding=3)), IMAGENET_STATISTICS, {})

@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import torch
+
 from acda.photos.files import FORMATS
 from acda.photos.image_files import images_in
 from acda.support.lines import complain
@@ -58,10 +60,16 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -
         except BrokenPipeError:
             raise  # nobody reads on
         except Exception as error:  # whatever it is, it does not concern the other photos
-            what = str(error) or type(error).__name__
-            complain(verb, what if path.name in what else f"{path}: {what}")
+            complain(verb, _reason(path, error))
             status = 1
     return status
+
+
+def _reason(path: Path, error: Exception) -> str:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        return f"{path} does not fit into the free memory. Try a smaller --tile."
+    what = str(error) or type(error).__name__
+    return what if path.name in what else f"{path}: {what}"
 
 
 def are_several(names: list[str], found: list[Path]) -> bool:

@@ -10,19 +10,25 @@ from acda.photos.count import PeopleCounter, people_in
 from acda.photos.files import FORMATS, Photo, read_photo, revealed
 from acda.photos.restore import check_tile
 from acda.photos.weights import find_weights, load
+from acda.support.devices import device_named
 from acda.support.drawing import new_figure, save
 
 
-def load_counter(weights: str | Path, own: str | None = None) -> PeopleCounter:
-    """Weights that count people. own: as in find_weights"""
+def load_counter(weights: str | Path, own: str | None = None, device: str = "cpu") -> PeopleCounter:
+    """Weights that count people. own: as in find_weights    device: as in device_named"""
+    where = device_named(device)
     trained = load(find_weights(weights, own))
     if not isinstance(trained, PeopleCounter):
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not count people.")
-    return trained
+    return trained.to(where)
 
 
 def count_files(
-    names: Iterable[str], counter: PeopleCounter, out: Path | None, done: Callable[[Path, float], None], tile: int
+    names: Iterable[str],
+    counter: PeopleCounter,
+    out: Path | None,
+    done: Callable[[Path, float], None],
+    tile: int | None,
 ) -> int:
     """Count photo by photo; one that fails is reported and skipped.
 

@@ -9,6 +9,7 @@ from acda.photos.files import format_for, read_photo, without_room, write_photo
 from acda.photos.restore import PhotoRestorer, check_settings, size_after
 from acda.photos.tiles import Progress, Tile
 from acda.photos.weights import find_weights, load
+from acda.support.devices import device_named
 from acda.support.extras import need
 from acda.support.files import check_room
 from acda.support.lines import complain, printable
@@ -17,12 +18,13 @@ from acda.support.lines import complain, printable
 ABOUT = {"exif": "EXIF", "icc_profile": "colour profile"}
 
 
-def load_restorer(weights: str | Path, own: str | None = None) -> PhotoRestorer:
-    """Weights that turn a photo into a photo. own: as in find_weights"""
+def load_restorer(weights: str | Path, own: str | None = None, device: str = "cpu") -> PhotoRestorer:
+    """Weights that turn a photo into a photo. own: as in find_weights    device: as in device_named"""
+    where = device_named(device)
     trained = load(find_weights(weights, own))
     if not isinstance(trained, PhotoRestorer):
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not restore photos.")
-    return trained
+    return trained.to(where)
 
 
 def restore_files(
@@ -35,7 +37,7 @@ def restore_files(
     done: Callable[[Path], None],
     *,
     strength: float,
-    tile: int,
+    tile: int | None,
     scale: float = 1.0,
 ) -> int:
     """Read, restore and write photo by photo; one that fails is reported and skipped.

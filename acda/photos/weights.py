@@ -59,7 +59,8 @@ def open_weights(name: str | Path) -> Weights:
     statistics = tensors.get("statistics", torch.empty(0)).float()
     if statistics.shape != (2, 3) or not bool((statistics[1] > 0).all()):
         raise ValueError(
-            f"{path} has no mean and standard deviation of its training images: `acda train` did not write it."
+            f"{path} needs mean and standard deviation of its training images, (2, 3), with positive standard "
+            "deviations. `acda train` writes them."
         )
     return Weights(path, tensors, facts)
 

@@ -30,23 +30,29 @@ class Stopped(Exception):
 
 
 class StopAfterSaving(Callback):
-    """Ctrl-C ends a run after the step that it is in, with a checkpoint of it; a second one ends it at once."""
+    """Ctrl-C or SIGTERM ends a run after the step that it is in, with a checkpoint of it; a second one ends it at once.
+
+    SIGTERM is how `kill`, containers and schedulers ask a process to end.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.last, self.asked = last_of(folder), False
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
         if threading.current_thread() is threading.main_thread():
-            self.before = signal.signal(signal.SIGINT, self._ask)
+            self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def teardown(self, trainer: Trainer, module: Any, stage: str) -> None:
         if threading.current_thread() is threading.main_thread() and hasattr(self, "before"):
-            signal.signal(signal.SIGINT, self.before)
+            for number, handler in self.before.items():
+                signal.signal(number, handler)
 
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = True
-        signal.signal(signal.SIGINT, self.before)
-        print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr)
+        signal.signal(signal.SIGINT, self.before[signal.SIGINT])
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Lightning's own handler would wait for the step
+        again = "Ctrl-C again" if number == signal.SIGINT else "another SIGTERM"
+        print(f"stopping after this step; {again} stops at once", file=sys.stderr)
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
         # After the last step of an epoch come its test and its checkpoint: it stops after them.

@@ -18,6 +18,7 @@ import torch
 
 from acda.photos.weights import Weights, fill, filled, open_weights, write_weights
 from acda.support.arguments import Count, Folder, MaybeCount, MaybeFile, MaybeFolder
+from acda.support.devices import Device, device_named
 from acda.support.extras import need
 from acda.training.callbacks import EpochBar, History, StopAfterSaving, Stopped, StopWhenDiverged
 from acda.training.checkpoints import CannotResume, WholeFiles, checkpoints
@@ -33,6 +34,7 @@ from acda.training.tasks.task import Task
 need("pytorch_lightning", "train")
 from pytorch_lightning import Callback, Trainer, seed_everything  # noqa: E402
 from pytorch_lightning.loggers import TensorBoardLogger  # noqa: E402
+from pytorch_lightning.utilities.exceptions import SIGTERMException  # noqa: E402
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +52,8 @@ class Run:
     """folder of the run; runs/RECIPE unless given"""
     resume: bool = False
     """continue the run in that folder from where it stopped"""
-    accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
-    """what to compute on"""
+    device: Device = "auto"
+    """what to compute on; auto takes cuda, then mps, then cpu"""
     devices: Count = 1
     """processes on this machine, one for each GPU, or for a share of the CPU"""
     nodes: Count = 1
@@ -72,10 +74,10 @@ class Run:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"--{name} needs to be at least {least}; got {value}.")
-        gpus = torch.cuda.device_count()
-        if self.accelerator == "gpu" and self.devices > gpus:
-            raise ValueError(f"--devices {self.devices} with --accelerator gpu needs as many GPUs; torch sees {gpus}.")
-        if self.sync_batchnorm and (self.accelerator in ("cpu", "mps") or not gpus):
+        kind, gpus = device_named(self.device).type, torch.cuda.device_count()
+        if kind == "cuda" and self.devices > gpus:
+            raise ValueError(f"--devices {self.devices} with --device cuda needs as many GPUs; torch sees {gpus}.")
+        if self.sync_batchnorm and kind != "cuda":
             raise ValueError("--sync-batchnorm needs GPUs: torch's SyncBatchNorm does not run on CPUs.")
 
 
@@ -107,7 +109,7 @@ def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | N
     if sys.stderr.isatty():
         callbacks.append(EpochBar())
     trainer = Trainer(
-        accelerator=run.accelerator,
+        accelerator=_accelerator(run.device),
         devices=run.devices,
         num_nodes=run.nodes,
         strategy="ddp" if run.devices * run.nodes > 1 else "auto",
@@ -127,7 +129,7 @@ def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | N
     )
     try:
         trainer.fit(task, ckpt_path=checkpoint, weights_only=True)
-    except Stopped:
+    except (Stopped, SIGTERMException):  # Lightning's where the signal came before the first step
         raise KeyboardInterrupt from None
     except (OtherData, OSError):
         raise
@@ -142,6 +144,12 @@ def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | N
         write_weights(folder / "weights.safetensors", task.state_dict(), task.described())
         draw_curves(history.epochs, task.monitored, folder / "curves.png")
     return history.epochs[-1]
+
+
+def _accelerator(device: str) -> str:
+    """What Lightning calls a device."""
+    kind = device_named(device).type
+    return "gpu" if kind == "cuda" else kind
 
 
 def _find_data(recipe: Recipe, run: Run) -> None:
@@ -201,8 +209,9 @@ def _quieten() -> None:
         warnings.filterwarnings("ignore", module=name)
 
 
-def evaluate(name: str | Path, data: Path) -> dict[str, float]:
+def evaluate(name: str | Path, data: Path, device: str = "cpu") -> dict[str, float]:
     """Score the network of a run, of a weights file, or a trained one by name, on the test images of a folder."""
+    accelerator = _accelerator(device)
     weights = open_weights(name)
     recipe = _recipe_of(weights)
     _quieten()
@@ -212,7 +221,9 @@ def evaluate(name: str | Path, data: Path) -> dict[str, float]:
         filled(facts, state, weights.path)
     task = task_for_evaluation(recipe, data, weights.facts)
     fill(task, weights.tensors, weights.path, recipe.model)
-    trainer = Trainer(accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_checkpointing=False)
+    trainer = Trainer(
+        accelerator=accelerator, devices=1, logger=False, enable_progress_bar=False, enable_checkpointing=False
+    )
     (scores,) = trainer.validate(task, verbose=False)
     if wrong := [name for name, value in scores.items() if math.isnan(value)]:
         raise ValueError(f"{weights.path} gives scores that are not numbers ({', '.join(wrong)}) on {data}.")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acda.backends import BACKENDS, native
 from acda.backends.native import norm_tanh as operator
-from tests.backends.comparing import DTYPES, LAYOUTS, assert_near, compare, threads
+from tests.backends.comparing import DTYPES, LAYOUTS, assert_near, compare, run_with_gradients, threads
 from tests.backends.normalising import norm_tanh, summed_in_norm_tanh
 
 pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MISSING))
@@ -91,6 +91,32 @@ def test_normalisation_and_tanh_with_their_gradients(data):
     inputs = [torch.randn(shape) + 10 * mean[:, None, None], torch.randn(shape[1]), None, torch.randn(shape[1])]
     with threads(number(1, 2)):
         compare(partial(norm_tanh, **given), inputs, dtype, LAYOUTS[layout], partial(summed_in_norm_tanh, **given))
+
+
+def test_normalisation_far_from_zero_is_nearly_as_exact_as_torchs_own():
+    """Median errors against float64, relative to those of torch's float32, over 4,000 channels with means around ±10.
+
+    Each channel is a case of its own, so that the medians hardly depend on the seed: 1.0 to 1.4 for the result and the
+    gradients of u, weight and bias, in four seeds. Sums over 64 pixels in place of 8, means rounded to float32, or u
+    and the mean scaled before they are subtracted give 2.2 to 2.8.
+    """
+    C, shape = 4000, (1, 4000, 6, 8)
+    inputs = [torch.randn(shape) + 10 * torch.randn(C)[:, None, None], torch.randn(C), None, torch.randn(C)]
+    upstream = torch.randn(shape)
+
+    def results(backend: str, dtype: torch.dtype) -> list[torch.Tensor]:
+        given = [None if t is None else t.to(dtype) for t in inputs]
+        return run_with_gradients(partial(norm_tanh, backend=backend), given, lambda y: upstream.to(dtype))
+
+    truth = results("reference", torch.float64)
+
+    def median_errors(backend: str) -> list[torch.Tensor]:
+        pairs = zip(results(backend, torch.float32), truth, strict=True)
+        channels_first = [(one - right).movedim(one.ndim // 3, 0).reshape(C, -1) for one, right in pairs]
+        return [error.norm(dim=1).median() for error in channels_first]
+
+    for ours, torchs in zip(median_errors("native"), median_errors("reference"), strict=True):
+        assert ours <= 1.8 * torchs
 
 
 def test_statistics_keep_their_digits_far_from_zero():

@@ -167,7 +167,7 @@ def begun() -> Path:
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Stop):
         patch.setattr(Task, "training_step", stops)
-        fit(small(2), "run", Run(data=pictures(), out=folder, accelerator="cpu"))
+        fit(small(2), "run", Run(data=pictures(), out=folder, device="cpu"))
     return folder
 
 
@@ -175,7 +175,7 @@ def begun() -> Path:
 def completed() -> Path:
     """The same run, resumed from its sound checkpoint."""
     shutil.copytree(begun(), workspace() / "completed")
-    fit(small(2), "run", Run(data=pictures(), out=workspace() / "completed", accelerator="cpu", resume=True))
+    fit(small(2), "run", Run(data=pictures(), out=workspace() / "completed", device="cpu", resume=True))
     return workspace() / "completed"
 
 
@@ -196,7 +196,7 @@ def try_checkpoint(random: Random) -> str:
     def resume() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Lightning's advice
-            fit(small(2), "run", Run(data=pictures(), out=folder, accelerator="cpu", resume=True))
+            fit(small(2), "run", Run(data=pictures(), out=folder, device="cpu", resume=True))
 
     if refused(resume):
         assert last.read_bytes() == kept, "the checkpoint was written over"

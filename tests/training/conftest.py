@@ -40,22 +40,25 @@ def run_in(pictures):
     """run_in(folder, …): a run on the pictures, on the CPU."""
 
     def run(out: Path, **more: Any) -> Run:
-        return Run(**{"data": pictures, "out": out, "accelerator": "cpu", **more})
+        return Run(**{"data": pictures, "out": out, "device": "cpu", **more})
 
     return run
 
 
 @pytest.fixture
 def ctrl_c(monkeypatch):
-    """ctrl_c(n) interrupts the n-th step from now on, once. What it returns grows by what `watch` sees in each step."""
+    """ctrl_c(n) interrupts the n-th step from now on, once. What it returns grows by what `watch` sees in each step.
 
-    def at(step, watch=lambda task: None):
+    number: another signal than Ctrl-C's
+    """
+
+    def at(step, watch=lambda task: None, number=signal.SIGINT):
         original, seen = Task.training_step, []
 
         def interrupted(self, batch, index):
             seen.append(watch(self))
             if len(seen) == step:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), number)
             return original(self, batch, index)
 
         monkeypatch.setattr(Task, "training_step", interrupted)

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from acda.cli import main
 from acda.training.run import fit
 from tests.training.runs import assert_same, command, weights
 
@@ -73,6 +74,18 @@ def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, 
     scores = [json.loads((tmp_path / n / "scores.json").read_text())["epochs"] for n in ("parts", "whole")]
     for a, b in zip(*scores, strict=True):
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
+def test_sigterm_stops_as_ctrl_c_does(recipe, tmp_path, ctrl_c, capsys, pictures):
+    """What `kill`, containers and schedulers send: two lines, a checkpoint of that step, and the handler of before."""
+    before = signal.getsignal(signal.SIGTERM)
+    ctrl_c(8, number=signal.SIGTERM)
+    assert main(command(recipe, pictures, tmp_path / "run")[3:]) == 130
+    said = capsys.readouterr().err
+    assert said == "stopping after this step; another SIGTERM stops at once\nacda train: stopped.\n"
+    last = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 8
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_run_and_data_may_be_moved_between_two_sittings(recipe, tmp_path, ctrl_c, run_in, pictures):

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from acda.cli import main
 from acda.photos.weights import read_weights, write_weights
 from acda.training.recipe import Classification, Recipe
-from acda.training.run import Run, evaluate, fit
+from acda.training.run import Run, _accelerator, evaluate, fit
 
 
 def test_a_run_writes_what_it_says(recipe, tmp_path, run_in):
@@ -97,11 +97,9 @@ def test_what_cannot_be_run_is_refused(recipe, tmp_path, run_in):
     with pytest.raises(ValueError, match="has no run to resume"):
         fit(recipe, "x", run_in(tmp_path / "none", resume=True))
     with pytest.raises(ValueError, match="SyncBatchNorm does not run on CPUs"):
-        Run(accelerator="cpu", sync_batchnorm=True)
+        Run(device="cpu", sync_batchnorm=True)
     with pytest.raises(ValueError, match="--threads needs to be at least 1; got 0"):
         Run(threads=0)
-    with pytest.raises(ValueError, match="needs as many GPUs; torch sees"):
-        Run(accelerator="gpu", devices=1000)
     fit(replace(recipe, epochs=1), "x", run_in(tmp_path / "run"))
     with pytest.raises(ValueError, match="has a run already"):
         fit(recipe, "x", run_in(tmp_path / "run"))
@@ -112,6 +110,18 @@ def test_what_cannot_be_run_is_refused(recipe, tmp_path, run_in):
         fit(replace(recipe, epochs=1), "x", run_in(tmp_path / "run"))
     with pytest.raises(ValueError, match="fewer than one batch"):
         fit(replace(recipe, batch_size=100), "x", run_in(tmp_path / "large"))
+
+
+def test_a_device_is_there_as_often_as_asked_for(monkeypatch):
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="--device cuda cannot be used"):
+            Run(device="cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert _accelerator("auto") == _accelerator(Run(device="cuda", devices=2, sync_batchnorm=True).device) == "gpu"
+    with pytest.raises(ValueError, match="--devices 3 with --device cuda needs as many GPUs; torch sees 2"):
+        Run(device="auto", devices=3)
+    assert _accelerator(Run(device="cpu", devices=3).device) == "cpu"
 
 
 def test_recipes_are_values():

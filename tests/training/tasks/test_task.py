@@ -50,7 +50,7 @@ def test_counting_from_a_classifiers_weights(tmp_path):
         optimiser="adamw",
         learning_rate=3e-3,
     )
-    run = Run(data=tmp_path / "dots", initial=classifier, out=tmp_path / "run", accelerator="cpu")
+    run = Run(data=tmp_path / "dots", initial=classifier, out=tmp_path / "run", device="cpu")
     scores = fit(recipe, "dots", run)
     saved = json.loads((tmp_path / "run" / "scores.json").read_text())["epochs"]
     assert [epoch["epoch"] for epoch in saved] == [4, 8]
@@ -93,7 +93,7 @@ def test_restoring_from_pairs(tmp_path):
         learning_rate=1e-3,
         warmup_steps=10,
     )
-    run = Run(data=tmp_path / "noisy", out=tmp_path / "run", accelerator="cpu")
+    run = Run(data=tmp_path / "noisy", out=tmp_path / "run", device="cpu")
     scores = fit(recipe, "noisy", run)
     unit = [torch.from_numpy(Photos(read_pairs(tmp_path / "noisy")[1])[i]) / 255 for i in range(3)]
     noisy, clean = torch.stack(unit, 1).movedim(-1, 2)
@@ -120,7 +120,7 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
             image.save(tmp_path / "clean" / part / f"{i}.png")
     settings = ["--data", str(tmp_path / "clean"), "--epochs", "2", "--crops", "12", "--crop", "24"]
     settings += ["--batch-size", "4", "--options", "num_atoms", "2", "kernel_size", "3"]
-    settings += ["--workers", str(workers), "--accelerator", "cpu"]
+    settings += ["--workers", str(workers), "--device", "cpu"]
     train = ["train", "polyu_sidd_restorer_variational", "--degradation", "noise", *settings]
     assert main([*train, "--out", str(tmp_path / "whole")]) == 0
     steps = ctrl_c(4)  # the first of the second epoch
