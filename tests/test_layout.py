@@ -16,6 +16,7 @@ TOGETHER = {
     "cli/test_restore.py": ["cli/denoise", "cli/upscale", "photos/restore_files"],
     "cli/test_count.py": ["photos/count_files"],
     "insight/test_page.py": ["cli/explore"],
+    "insight/test_server.py": ["insight/guard", "insight/looks"],
     "insight/test_view.py": ["insight/capture", "insight/draw", "insight/report", "insight/subject", "support/drawing"],
     "layers/test_baselines.py": [
         *("layers/cond_conv", "layers/dynamic_conv", "layers/dynamic_filter", "layers/experts"),
@@ -25,6 +26,7 @@ TOGETHER = {
     "models/test_ad_resnet.py": ["models/blocks"],
     "models/test_options.py": ["models/photo_unet"],
     "test_cost.py": ["support/environment"],
+    "test_functional.py": ["checks"],
     "test_rooms.py": ["support/extras"],
     "training/data/test_crowds.py": ["training/data/crowd_crops"],
     "training/data/test_pairs.py": ["training/data/pair_crops"],
