@@ -256,7 +256,7 @@ def test_a_kernel_from_other_sources_is_noticed(tmp_path):
     sources = Path(native.__file__).parent / "csrc"
     assert native._is_made_from(sources)
     changed = shutil.copytree(sources, tmp_path / "csrc")
-    with (changed / "kernel.h").open("a") as file:
+    with (changed / "walk.inc").open("a") as file:
         file.write("// changed\n")
     assert not native._is_made_from(changed)
 
