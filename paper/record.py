@@ -24,7 +24,7 @@ class Record:
     results: dict[str, dict[str, Any]]
     """by the name of the file"""
     speed: list[Row] = field(default_factory=list)
-    """of `acda bench`"""
+    """of `acda bench`, for each processor"""
 
     @classmethod
     def read(cls, folder: Path = HERE) -> "Record":
@@ -32,8 +32,8 @@ class Record:
         tables = tomllib.loads((folder / "published.toml").read_text(), parse_float=str)["tables"]
         words = tomllib.loads((folder / "words.toml").read_text())
         files = sorted((folder / "results").glob("*.json"))
-        bench = folder.parent / "benchmarks" / "results" / "speed.json"
-        speed = speed_rows(json.loads(bench.read_text())["rows"]) if bench.exists() else []
+        benches = sorted((folder.parent / "benchmarks" / "results").glob("speed-*.json"))
+        speed = [row for path in benches for row in speed_rows(json.loads(path.read_text()), path.stem)]
         record = cls(tables, words, {path.name: json.loads(path.read_text()) for path in files}, speed)
         record.check()
         return record
