@@ -23,6 +23,7 @@ ORDER = [
     ["models"],
     ["layers"],
     ["functional"],
+    ["checks"],
     ["backends", "decompose"],
     ["bases", "window"],
     ["support"],

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acda.backends import native
-from acda.functional import conv2d, conv2d_tanh
+from acda.backends import BACKENDS, native
+from acda.backends.native import norm_tanh as operator
 from tests.backends.comparing import DTYPES, LAYOUTS, assert_near, compare, threads
 from tests.backends.normalising import norm_tanh, summed_in_norm_tanh
 
@@ -38,17 +38,17 @@ def test_a_step_of_the_generator_equals_conv2d_and_tanh(shape, outputs, side, st
     summed = truth.abs() + F.conv2d(padded.abs(), *(t.abs() for t in rest), stride) * (1 - truth.square())
     with threads(count):
         args = (LAYOUTS[layout](x.to(dtype)), weight.to(dtype), shift.to(dtype), stride, padding)
-        assert_near(conv2d_tanh(*args, backend="native"), truth, dtype, summed)
+        assert_near(native.conv2d_tanh(*args), truth, dtype, summed)
 
 
 def test_its_tanh_is_right_everywhere():
     values = torch.cat([torch.linspace(-12, 12, 100_001), torch.logspace(-30, 2, 10_001), torch.tensor([0.0, 1e30])])
     x, one, zero = values[None, None, None], torch.ones(1, 1, 1, 1), torch.zeros(1)
-    y = conv2d_tanh(x, one, zero, (1, 1), (0, 0), backend="native").flatten()
+    y = native.conv2d_tanh(x, one, zero, (1, 1), (0, 0)).flatten()
     torch.testing.assert_close(y.double(), values.double().tanh(), rtol=5e-7, atol=0)
     assert y.abs().max() <= 1
     strange = torch.tensor([float("inf"), -float("inf"), float("nan")])[None, None, None]
-    y = conv2d_tanh(strange, one, zero, (1, 1), (0, 0), backend="native").flatten()
+    y = native.conv2d_tanh(strange, one, zero, (1, 1), (0, 0)).flatten()
     torch.testing.assert_close(y[:2], torch.tensor([1.0, -1.0]), rtol=5e-7, atol=0)
     assert y[2].isnan()
 
@@ -65,7 +65,7 @@ def test_a_convolution_of_the_generator_and_its_gradients(data):
         data.draw(st.sampled_from(sorted(LAYOUTS))),
     )
     torch.manual_seed(number(0, 1000))
-    run = lambda x, weight, _, backend: conv2d(x, weight, (1, 1), padding, backend)  # noqa: E731
+    run = lambda x, weight, _, backend: BACKENDS[backend].conv2d(x, weight, (1, 1), padding)  # noqa: E731
     with threads(number(1, 2)):
         compare(run, [torch.randn(B, C, H, W), torch.randn(O, C, k, k), None], dtype, LAYOUTS[layout])
 
@@ -73,7 +73,7 @@ def test_a_convolution_of_the_generator_and_its_gradients(data):
 @pytest.mark.parametrize(("stride", "padding"), [((2, 1), (1, 1)), ((1, 1), (3, 0))])
 def test_a_convolution_that_has_no_gradient_here_takes_torchs(stride, padding):
     x, weight = torch.randn(1, 3, 8, 9), torch.randn(2, 3, 3, 3, requires_grad=True)
-    y = conv2d(x, weight, stride, padding)
+    y = native.conv2d(x, weight, stride, padding)
     assert "acda" not in str(y.grad_fn).lower()
     torch.testing.assert_close(y, torch.nn.functional.conv2d(x, weight, None, stride, padding))
 
@@ -95,7 +95,7 @@ def test_normalisation_and_tanh_with_their_gradients(data):
 
 def test_statistics_keep_their_digits_far_from_zero():
     u = torch.randn(4, 9, 50, 60) + 1000
-    _, mean, var = native.norm_tanh(u, torch.ones(9), torch.zeros(9), None, None, 1e-5)
+    _, mean, var = operator.norm_tanh(u, torch.ones(9), torch.zeros(9), None, None, 1e-5)
     exact = u.double().var((0, 2, 3), unbiased=False)
     torch.testing.assert_close(mean.double(), u.double().mean((0, 2, 3)), rtol=1e-7, atol=0)
     torch.testing.assert_close(var.double(), exact, rtol=1e-5, atol=0)

@@ -11,10 +11,24 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from acda.backends.native import _dense, _numbers, _PixelMajor, why_not_transformed
-from acda.backends.reference import needs_grad
+from acda.backends.native import why_not_transformed
+from acda.backends.native.layouts import PixelMajor, dense, numbers
+from acda.backends.reference import batch_norm_tanh, conv2d, conv2d_tanh, needs_grad
 from acda.backends.triton import operators
 from acda.window import Window
+
+__all__ = [
+    "KEEPS_HALF",
+    "WANTS_CHANNELS_LAST",
+    "adaptive_conv2d",
+    "batch_norm_tanh",
+    "conv2d",
+    "conv2d_tanh",
+    "per_pixel_conv2d",
+    "why_not",
+]
+WANTS_CHANNELS_LAST = False
+KEEPS_HALF = True
 
 # The oldest NVIDIA GPUs whose tensor cores multiply TF32 and bfloat16: Ampere.
 LEAST_CAPABILITY = (8, 0)
@@ -25,16 +39,16 @@ def adaptive_conv2d(
     x: Tensor, alpha: Tensor, bases: Tensor | None, mixing: Tensor, bias: Tensor | None, window: Window, groups: int
 ) -> Tensor:
     """As reference.adaptive_conv2d; the result is channels_last."""
-    parameters = (_dense(bases), mixing.contiguous(), _dense(bias))
-    numbers = (*_numbers(window), groups)
+    parameters = (dense(bases), mixing.contiguous(), dense(bias))
     run = operators.with_learnable_bases if needs_grad(bases) else torch.ops.acda.adaptive_conv2d
-    return run(_PixelMajor.apply(x), _PixelMajor.apply(alpha), *parameters, *numbers).permute(0, 3, 1, 2)
+    y = run(PixelMajor.apply(x), PixelMajor.apply(alpha), *parameters, *numbers(window), groups)
+    return y.permute(0, 3, 1, 2)
 
 
 def per_pixel_conv2d(x: Tensor, filters: Tensor, window: Window) -> Tensor:
     """As reference.per_pixel_conv2d; the result is channels_last."""
-    filters = _PixelMajor.apply(filters.flatten(2, 3))
-    z = torch.ops.acda.adaptive_conv2d(_PixelMajor.apply(x), filters, None, None, None, *_numbers(window), 1)
+    filters = PixelMajor.apply(filters.flatten(2, 3))
+    z = torch.ops.acda.adaptive_conv2d(PixelMajor.apply(x), filters, None, None, None, *numbers(window), 1)
     return z.permute(0, 3, 1, 2)
 
 
