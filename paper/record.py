@@ -14,7 +14,7 @@ from paper.results import HERE, Row, path_of
 from paper.speed import speed_rows
 
 Table = dict[str, Any]
-BENCHMARKS = ("speed.json", "campaigns.json")
+CAMPAIGNS = "campaigns.json"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Record:
     results: dict[str, dict[str, Any]]
     """by the name of the file"""
     speed: list[Row] = field(default_factory=list)
-    """of `acda bench`"""
+    """of `acda bench`, for each processor"""
     campaigns: dict[str, Any] | None = None
     """of `make campaign`, as the file has it"""
 
@@ -36,9 +36,11 @@ class Record:
         tables = tomllib.loads((folder / "published.toml").read_text(), parse_float=str)["tables"]
         words = tomllib.loads((folder / "words.toml").read_text())
         files = sorted((folder / "results").glob("*.json"))
-        speed, campaigns = (_read(folder.parent / "benchmarks" / "results" / name) for name in BENCHMARKS)
+        measured = folder.parent / "benchmarks" / "results"
+        benches = sorted(measured.glob("speed-*.json"))
+        speed = [row for path in benches for row in speed_rows(json.loads(path.read_text()), path.stem)]
         results = {path.name: json.loads(path.read_text()) for path in files}
-        record = cls(tables, words, results, speed_rows(speed["rows"]) if speed else [], campaigns)
+        record = cls(tables, words, results, speed, _read(measured / CAMPAIGNS))
         record.check()
         return record
 

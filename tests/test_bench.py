@@ -34,13 +34,30 @@ def test_a_row_has_the_time_in_the_faster_format_as_a_ratio_to_conv2d(monkeypatc
 
 
 @pytest.mark.slow
-def test_large_cases_have_the_peak_of_a_process_too(monkeypatch):
-    monkeypatch.setattr(bench, "CONTENDERS", {"native": bench.CONTENDERS["native"], "conv": bench.CONTENDERS["conv"]})
+def test_rows_tell_a_ratio_to_conv2d_and_a_peak(monkeypatch):
+    monkeypatch.setattr(bench, "CONTENDERS", {name: bench.CONTENDERS[name] for name in ("conv", "native")})
+    monkeypatch.setattr(bench, "LARGE", 2_000_000)
     small, large = bench.Case(8, 10, 3, batch=2), bench.Case(9, 500, 3)
-    rows = [row for row in bench.measure([small, large], seconds=0, memory=True) if row["table"] == "memory"]
-    assert {row["dataset"] for row in rows} == {large.name}
-    assert len(rows) == 2 * 2
-    assert all(row["value"] >= row["imported"] > 50 for row in rows)
+    rows = list(bench.measure([small, large], seconds=0, memory=True))
+    assert [(row["table"], row["channels"], row["name"]) for row in rows] == [
+        *[("speed", 8, "native")] * 2,
+        *[("memory", 9, "conv"), ("speed", 9, "native"), ("memory", 9, "native")] * 2,
+    ]
+    for row in rows:
+        assert {"table", "dataset", "name", "metric", "value"} <= set(row)
+        if row["table"] == "speed":
+            assert row["value"] == round(row["milliseconds"] / row["conv_milliseconds"], 3)
+    assert all(row["value"] >= row["imported"] > 50 for row in rows if row["table"] == "memory")
+
+
+def test_a_slow_contender_goes_on_in_its_faster_format_only(monkeypatch):
+    taken = []
+    monkeypatch.setattr(bench, "MODES", {"forward": lambda layer, x: taken.append(x.is_contiguous())})
+    clock = iter(range(1000))  # a second between any two looks at it
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: float(next(clock)))
+    figures = bench.times(bench.Case(4, 6, 3), "forward", ["conv"], seconds=1)
+    assert taken == [True, False] + [True] * bench.LEAST_ROUNDS
+    assert figures["conv"] == {"milliseconds": 1000, "memory_format": "contiguous", "rounds": 1 + bench.LEAST_ROUNDS}
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,21 @@ def describe() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "vectors": torch.backends.cpu.get_cpu_capability(),
     }
+
+
+def processor_slug(machine: str, vectors: str) -> str:
+    """A name for files of results that belong to one kind of processor, of letters, digits and hyphens.
+
+    machine: the model's name as the system tells it
+    vectors: the vector instructions that ran
+
+    >>> processor_slug("AMD EPYC", "AVX2")
+    'amd-epyc-avx2'
+    >>> processor_slug("Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz", "avx512")
+    'intel-xeon-platinum-8488c-avx512'
+    """
+    words = re.sub(r"\(R\)|\(TM\)|\bCPU\b|\bProcessor\b|@.*", " ", machine, flags=re.IGNORECASE)
+    return "-".join(re.findall(r"[a-z0-9]+", f"{words} {vectors}".lower()))
 
 
 def write_results(path: Path, rows: list[dict[str, Any]], **own: Any) -> dict[str, Any]:

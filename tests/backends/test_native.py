@@ -257,7 +257,7 @@ def test_a_kernel_from_other_sources_is_noticed(tmp_path):
     sources = library.FOLDER / "csrc"
     assert library.is_made_from(sources)
     changed = shutil.copytree(sources, tmp_path / "csrc")
-    with (changed / "kernel.h").open("a") as file:
+    with (changed / "walk.inc").open("a") as file:
         file.write("// changed\n")
     assert not library.is_made_from(changed)
 
