@@ -100,6 +100,8 @@ def sidd_restorer_variational() -> Restoration:
 def free_photos_denoiser() -> Restoration:
     """A U-Net of adaptive 7×7 layers, on clean photos with the noise of cameras, white noise and JPEG put on them.
 
+    Not run here.
+
     acda train free_photos_denoiser --data DIR
     """
     return Restoration(
@@ -120,6 +122,8 @@ def free_photos_denoiser() -> Restoration:
 
 def free_photos_denoiser_conv() -> Restoration:
     """The same network with 5×5 convolutions of about the same cost.
+
+    Not run here.
 
     acda train free_photos_denoiser_conv --data DIR
     """

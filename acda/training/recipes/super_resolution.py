@@ -124,6 +124,8 @@ def realsr_x4_restorer_conv() -> Restoration:
 def free_photos_upscaler() -> Restoration:
     """A U-Net of adaptive 7×7 layers, on clean photos that were made half as large in several ways.
 
+    Not run here.
+
     acda train free_photos_upscaler --data DIR
     """
     return Restoration(
@@ -146,6 +148,8 @@ def free_photos_upscaler() -> Restoration:
 
 def free_photos_upscaler_conv() -> Restoration:
     """The same network with 5×5 convolutions of about the same cost.
+
+    Not run here.
 
     acda train free_photos_upscaler_conv --data DIR
     """
