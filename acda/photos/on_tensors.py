@@ -30,7 +30,7 @@ class OnTensors(Trained):
         self.kind, self.scale = type(trained), scale
 
     def forward(self, x: Tensor) -> Any:
-        x = enlarged(x, self.scale) if self.scale > 1 else x
+        x = enlarged(x, self.scale).clamp(0, 1) if self.scale > 1 else x
         y: Tensor = self.model(self.normalised(x))
         if self.kind is PhotoRestorer:
             return y.clamp(0, 1)

@@ -61,7 +61,7 @@ def open_weights(name: str | Path) -> Weights:
     statistics = tensors.get("statistics", torch.empty(0)).float()
     if statistics.shape != (2, 3) or not bool((statistics[1] > 0).all()):
         raise ValueError(f"{path} has no mean and deviation of its training images: `acda train` did not write it.")
-    return Weights(path, tensors, facts)
+    return Weights(path, {name: t for name, t in tensors.items() if name != "scale"}, facts)
 
 
 def find_weights(name: str | Path, own: str | None = None) -> Path:
@@ -151,8 +151,9 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def write_weights(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
-    """Whole or not at all."""
+    """Whole or not at all. The scale is among the tensors too, for loaders that see nothing else, such as spandrel."""
+    scale = {"scale": torch.tensor(float(facts["scale"]))} if "scale" in facts else {}
     with written_whole(path) as file:
         need("safetensors.torch", "photos").save_file(
-            {name: t.detach().contiguous().cpu() for name, t in tensors.items()}, file, metadata=facts
+            {name: t.detach().contiguous().cpu() for name, t in {**tensors, **scale}.items()}, file, metadata=facts
         )
