@@ -30,7 +30,7 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that was written: how far its results were from torch's, relative to the largest, and the size it takes."""
+    """A file that was written: how far from torch, relative to the largest value; what it takes and gives."""
 
     path: Path
     error: float
@@ -165,7 +165,7 @@ def _said_output(model: OnTensors) -> str:
     return f"photo (B, 3, {times}H, {times}W) from 0 to 1"
 
 
-class _silence(warnings.catch_warnings):  # noqa: N801  used as a function
+class _silence(warnings.catch_warnings):
     """Exporters say much about themselves; errors are raised all the same."""
 
     def __enter__(self) -> Any:

@@ -12,7 +12,6 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 
 from acda.photos.ready import ready

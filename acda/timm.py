@@ -1,7 +1,7 @@
 """Registers the classifiers with timm when imported: `timm.create_model("ad_resnet_s", num_classes=10)`.
 
-Weights that acda finds by name are pretrained configurations, such as `lenet_acda.cifar10`: `pretrained=True` reads them
-from their file, and nothing is downloaded.
+Weights that acda finds by name are pretrained configurations, such as `lenet_acda.cifar10`: `pretrained=True` reads
+their file, and nothing is downloaded.
 """
 
 import json

@@ -1,6 +1,6 @@
 """acda restore: a network of your own applied to photos."""
 
-from acda.cli.arguments import Number, Out, Photos, Pixels, Weights
+from acda.cli.arguments import Count, Format, Number, Out, Photos, Pixels, Suffix, Weights
 from acda.photos.restore_files import load_restorer, restore_files
 from acda.support.lines import print_line
 
@@ -13,6 +13,10 @@ def restore(
     strength: Number = 1.0,
     tile: Pixels = 1024,
     overwrite: bool = False,
+    format: Format = None,
+    suffix: Suffix = None,
+    jobs: Count = 1,
+    dry_run: bool = False,
 ) -> int:
     """Apply a trained restorer to photos as they are, and write the results beside them, marked `restored`.
 
@@ -23,8 +27,24 @@ def restore(
         strength: from 0, the photo as it is, to 1, all that the network does.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
         overwrite: let --out lead to the photo itself.
+        format: of the results: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16 bits.
+        suffix: at the end of the results' names, such as _clean.
+        jobs: photos at a time. Each needs its own memory.
+        dry_run: read the photos, print what would be written where, and write nothing.
     """
     restorer = load_restorer(weights)
     return restore_files(
-        "restore", photos, restorer, out, "restored", overwrite, print_line, strength=strength, tile=tile
+        "restore",
+        photos,
+        restorer,
+        out,
+        "_restored",
+        overwrite,
+        print_line,
+        strength=strength,
+        tile=tile,
+        suffix=suffix,
+        form=format,
+        jobs=jobs,
+        dry_run=dry_run,
     )

@@ -34,9 +34,9 @@ def test_results_are_no_photos_unless_they_are_named(tmp_path):
 
 def test_a_folder_of_one_photo_is_a_folder_all_the_same(tmp_path):
     photo = tmp_path / "a.png"
-    assert output_path(photo, tmp_path / "out.v2", "restored", several=True) == tmp_path / "out.v2" / "a.png"
+    assert output_path(photo, tmp_path / "out.v2", "_restored", several=True) == tmp_path / "out.v2" / "a.png"
     with pytest.raises(ValueError, match=r"or of a folder, need a folder; .*b.png would be a file"):
-        output_path(photo, tmp_path / "b.png", "restored", several=True)
+        output_path(photo, tmp_path / "b.png", "_restored", several=True)
 
 
 @pytest.fixture
