@@ -131,10 +131,11 @@ def open_upright(
         deeper = file.mode.startswith("I") or any(";16" in str(part) for part in file.tile)
         # A phone's MPO is a photo with its previews, not several.
         pages = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
+        lossless = _keeps_pixels(file)
         file.load()
         exif = _exif(file)
         orientation, profile = exif.pop(ORIENTATION, 1), file.info.get("icc_profile") or b""
-        mode, lossless = file.mode, _keeps_pixels(file)
+        mode = file.mode
         image, alpha = _eight_bits(file), _transparency(file)
         values = _sixteen_bits(file, path) if deep and deeper and isinstance(path, Path) else None
     turn = image_module.Transpose
@@ -173,12 +174,11 @@ def _turned(values: sixteen_bits.Array, orientation: int) -> sixteen_bits.Array:
 
 
 def _keeps_pixels(file: Any) -> bool:
-    """Whether the file of a Pillow image keeps every pixel as it is."""
+    """Whether the file of an opened Pillow image keeps every pixel as it is; of a WebP its first part says so."""
     if file.format != "WEBP":
         return file.format in LOSSLESS
-    beginning = file.fp.seek(0) if file.fp and not file.fp.closed else None
-    head = file.fp.read(64) if beginning == 0 else b""
-    return b"VP8L" in head
+    file.fp.seek(0)
+    return b"VP8L" in file.fp.read(64)
 
 
 def _exif(image: Any) -> Any:
