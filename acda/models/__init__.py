@@ -10,12 +10,19 @@ from acda.models.ad_resnet import AD_RESNETS, AdResNet
 from acda.models.blocks import BasicBlock, DynamicBottleneck
 from acda.models.crowd_counter import CROWD_COUNTERS, CrowdCounter
 from acda.models.lenet import LENETS, LeNet
+from acda.models.photo_unet import PHOTO_UNETS, PhotoUNet
 from acda.models.restorer import RESTORERS, Restorer
 from acda.models.variational import VARIATIONAL, VariationalDenoiser
 from acda.support.names import unknown
 
 CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {**LENETS, **AD_RESNETS}
-MODELS: dict[str, Callable[..., nn.Module]] = {**CLASSIFIERS, **CROWD_COUNTERS, **RESTORERS, **VARIATIONAL}
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    **CLASSIFIERS,
+    **CROWD_COUNTERS,
+    **RESTORERS,
+    **PHOTO_UNETS,
+    **VARIATIONAL,
+}
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
@@ -47,6 +54,7 @@ __all__ = [
     "CrowdCounter",
     "DynamicBottleneck",
     "LeNet",
+    "PhotoUNet",
     "Restorer",
     "VariationalDenoiser",
     "create_model",

@@ -134,20 +134,19 @@ class Restoration(Recipe):
     """side of the training crops in pixels"""
     crops: Count = 4800
     """training crops an epoch, of all photos alike"""
-    objective: Literal["mse", "relative_mse", "variational"] = "mse"
-    """mean square error, the part of each crop's that is left, or VDNet's, for networks that also tell variances"""
+    objective: Literal["mse", "relative_mse", "psnr", "variational"] = "mse"
+    """mean square error, the part of each crop's that is left, PSNR, or VDNet's, for networks that predict variances"""
     channels: Literal["y", "rgb"] = "rgb"
     """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
     scale: Literal[2, 3, 4] | None = None
     """which of RealSR's scales; the ratio that the network is trained at"""
-    noise: Number = 0.0
-    """for folders of clean photos: strength of the synthetic noise on them, the largest deviation as a part of white"""
+    degradation: Literal["noise", "size"] | None = None
+    """for folders of clean photos: add noise, or halve and double the size, as they are read"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, 1, LARGEST_SIDE, "crop")
         check_range(self, 1, 10**8, "crops")
-        check_range(self, 0, 100, "noise")
 
 
 def recipe_from_json(text: str, source: str) -> Recipe:

@@ -1,17 +1,21 @@
-"""Batches of photo pairs: for training random crops, turned and mirrored; for testing whole photos."""
+"""Batches of photo pairs: for training random crops, turned and mirrored; for testing whole photos.
+
+Pairs are read from files, or made from clean photos that are degraded as they are read.
+"""
 
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset, get_worker_info
 
 from acda.photos.image_files import image_size, read_rgb
 from acda.training.data.batches import TestBatches, TrainBatches, generator_for
+from acda.training.data.degradations import MARGIN, Degradation
 from acda.training.data.loading import DecodingLoader, checksum, names_and_sizes
-from acda.training.data.noise import noisy
 from acda.training.data.pairs import PhotoPair
 
 # Decoded photos that are kept from one epoch to the next, in bytes; larger sets are decoded each time, and so are all
@@ -52,7 +56,7 @@ class PairLoader(DecodingLoader):
     """Degraded and clean, both (n, 3, H, W) from 0 to 1: crops of side×side, or one whole photo.
 
     The batches of an epoch may be of more crops than there are photos: crop i is of photo i modulo their number.
-    noise: where it is not zero, the degraded photo is the clean one with noise of this strength.
+    degradation: where it is given, the photos are clean, and degraded as they are read.
     """
 
     def __init__(
@@ -60,14 +64,16 @@ class PairLoader(DecodingLoader):
         photos: Photos | Pixels,
         batches: TrainBatches | TestBatches,
         side: int,
-        noise: float = 0.0,
+        degradation: Degradation | None = None,
         workers: int = 0,
     ) -> None:
         super().__init__(batches, UNIT, workers)
-        self.photos, self.side, self.noise = photos, side, noise
+        self.photos, self.side, self.degradation = photos, side, degradation
 
     def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
-        return _Pairs(self.photos, self.side, self.noise, seed)
+        if self.degradation is None:
+            return _Pairs(self.photos, self.side, seed)
+        return _Degraded(self.photos, self.side, self.degradation, seed)
 
     @cached_property
     def fingerprint(self) -> int:
@@ -77,19 +83,48 @@ class PairLoader(DecodingLoader):
 
 
 class _Pairs(Dataset[Any]):
-    def __init__(self, photos: Photos | Pixels, side: int, noise: float, seed: tuple[int, int] | None) -> None:
-        self.photos, self.side, self.noise, self.seed = photos, side, noise, seed
+    def __init__(self, photos: Photos | Pixels, side: int, seed: tuple[int, int] | None) -> None:
+        self.photos, self.side, self.seed = photos, side, seed
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         pixels = self.photos[index % len(self.photos)]
-        generator = generator_for(*(self.seed or ()), index)
         if self.seed is not None:
-            pixels = augmented(pixels, self.side, generator)
+            pixels = augmented(pixels, self.side, generator_for(*self.seed, index))
         degraded, clean = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))).float()
-        if self.noise:
-            # As a camera's file would have it: of eight bits.
-            degraded = (255 * noisy(clean / 255, self.noise, generator)).round().clamp(0, 255)
         return degraded, clean / 255
+
+
+class _Degraded(Dataset[Any]):
+    def __init__(
+        self, photos: Photos | Pixels, side: int, degradation: Degradation, seed: tuple[int, int] | None
+    ) -> None:
+        self.photos, self.side, self.degradation, self.seed = photos, side, degradation, seed
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        pixels = self.photos[index % len(self.photos)][1]
+        if self.seed is None:
+            clean = torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))).float() / 255
+            return self.degradation.held_out(clean, index) * 255, clean
+        generator = generator_for(*self.seed, index)
+        clean = resized_crop(pixels, self.side + MARGIN, generator)
+        degraded = self.degradation.random(clean, generator)
+        top, left = (int(torch.randint(MARGIN + 1, (), generator=generator)) for _ in range(2))
+        rows, columns = slice(top, top + self.side), slice(left, left + self.side)
+        return degraded[:, rows, columns] * 255, clean[:, rows, columns]
+
+
+def resized_crop(pixels: Pixels, side: int, generator: torch.Generator) -> Tensor:
+    """A random square of a photo, mirrored or not, and turned by a random number of quarters: (3, side, side), 0 to 1.
+
+    Half of the crops are resized by 0.5 to 1.5, because detail in people's photos is finer or softer than in these.
+    """
+    height, width = pixels.shape[:2]
+    factor = float(torch.rand((), generator=generator)) + 0.5 if int(torch.randint(2, (), generator=generator)) else 1.0
+    seen = min(round(side / factor), height, width)
+    crop = augmented(pixels[None], seen, generator)[0]
+    if seen != side:
+        crop = np.asarray(Image.fromarray(np.ascontiguousarray(crop)).resize((side, side), Image.Resampling.BICUBIC))
+    return torch.from_numpy(np.ascontiguousarray(crop.transpose(2, 0, 1))).float() / 255
 
 
 def augmented(pixels: Pixels, side: int, generator: torch.Generator) -> Pixels:

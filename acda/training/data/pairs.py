@@ -15,6 +15,8 @@ from acda.photos.image_files import image_size, images_in, orientation_of
 # City100: every tenth scene is for testing. SIDD: these scenes. PolyU: these cameras.
 SIDD_TEST_SCENES = ("009", "010")
 POLYU_TEST_CAMERAS = ("Sony", "NikonD800")
+# Of clean photos in one folder, one in so many is for testing.
+EIGHTH = 8
 # How many folders into one another datasets are looked for.
 DEEPEST = 3
 
@@ -184,19 +186,24 @@ def _check_apart(trained: Iterable[Path], tested: Iterable[Path]) -> None:
 
 
 def read_clean(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The photos of {train,test}/, for those who have no pairs: noise is put on them as they are read."""
-    parts = []
-    for name in ("train", "test"):
-        if not (folder / name).is_dir():
-            raise ValueError(f"{folder} needs the folders train and test with clean photos.")
-        photos = images_in(folder / name)
+    """Photos without a degraded counterpart: those of {train,test}/, or all of the folder, every eighth for testing."""
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}. Give one with clean photos.")
+    if all((folder / name).is_dir() for name in ("train", "test")):
+        train, test = images_in(folder / "train"), images_in(folder / "test")
+    else:
+        photos = images_in(folder)
+        train, test = [p for i, p in enumerate(photos) if i % EIGHTH], photos[::EIGHTH]
+    for name, photos in (("training", train), ("testing", test)):
         if not photos:
-            raise ValueError(f"{folder / name} has no photos.")
+            raise ValueError(
+                f"{folder} needs clean photos for training and for testing, in train and test or two at least in the "
+                f"folder itself; it has none for {name}."
+            )
         for photo in photos:
             image_size(photo)
-        parts.append(photos)
-    _check_apart(*parts)
-    return parts[0], parts[1]
+    _check_apart(train, test)
+    return train, test
 
 
 def read_blocks(folder: Path) -> np.ndarray[Any, np.dtype[np.uint8]] | None:

@@ -97,14 +97,33 @@ def sidd_restorer_variational() -> Restoration:
     return polyu_sidd_restorer_variational()
 
 
-def synthetic_restorer() -> Restoration:
-    """Eight adaptive 7×7 layers, on clean photos of your own, with synthetic noise.
+def free_photos_denoiser() -> Restoration:
+    """A U-Net of adaptive 7×7 layers, on clean photos with the noise of cameras, white noise and JPEG put on them.
 
-    Not run here.
-
-    acda train synthetic_restorer --data DIR
+    acda train free_photos_denoiser --data DIR
     """
-    return replace(polyu_sidd_restorer(), noise=0.2)
+    return Restoration(
+        model="photo_unet",
+        epochs=8,
+        batch_size=8,
+        crop=64,
+        crops=8000,
+        degradation="noise",
+        objective="psnr",
+        optimiser="adamw",
+        learning_rate=1e-3,
+        weight_decay=1e-4,
+        freeze_norm_at=0.7,
+        test_every=4,
+    )
+
+
+def free_photos_denoiser_conv() -> Restoration:
+    """The same network with 5×5 convolutions of about the same cost.
+
+    acda train free_photos_denoiser_conv --data DIR
+    """
+    return replace(free_photos_denoiser(), model="photo_unet_conv")
 
 
 RECIPES = (
@@ -116,5 +135,6 @@ RECIPES = (
     sidd_restorer,
     sidd_restorer_conv,
     sidd_restorer_variational,
-    synthetic_restorer,
+    free_photos_denoiser,
+    free_photos_denoiser_conv,
 )

@@ -121,6 +121,37 @@ def realsr_x4_restorer_conv() -> Restoration:
     return replace(realsr_x4_restorer(), model="restorer_conv")
 
 
+def free_photos_upscaler() -> Restoration:
+    """A U-Net of adaptive 7×7 layers, on clean photos that were made half as large in several ways.
+
+    acda train free_photos_upscaler --data DIR
+    """
+    return Restoration(
+        model="photo_unet",
+        epochs=6,
+        batch_size=8,
+        crop=64,
+        crops=8000,
+        degradation="size",
+        scale=2,
+        objective="psnr",
+        optimiser="adamw",
+        learning_rate=1e-3,
+        weight_decay=1e-4,
+        freeze_norm_at=0.7,
+        test_every=3,
+        channels="y",
+    )
+
+
+def free_photos_upscaler_conv() -> Restoration:
+    """The same network with 5×5 convolutions of about the same cost.
+
+    acda train free_photos_upscaler_conv --data DIR
+    """
+    return replace(free_photos_upscaler(), model="photo_unet_conv")
+
+
 RECIPES = (
     city100_restorer,
     city100_restorer_conv,
@@ -133,4 +164,6 @@ RECIPES = (
     realsr_x3_restorer_conv,
     realsr_x4_restorer,
     realsr_x4_restorer_conv,
+    free_photos_upscaler,
+    free_photos_upscaler_conv,
 )

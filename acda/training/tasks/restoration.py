@@ -1,11 +1,13 @@
 """Restoring photos: mean square error on crops or VDNet's objective, PSNR and SSIM on whole photos."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from acda.models import VariationalDenoiser, create_model
 from acda.photos.image_files import image_size
 from acda.training.data.batches import TestBatches, TrainBatches
+from acda.training.data.degradations import DEGRADATIONS, MARGIN, Degradation
 from acda.training.data.pair_crops import UNIT, PairLoader, Photos, Pixels
 from acda.training.data.pairs import PhotoPair, read_blocks, read_clean, read_pairs
 from acda.training.metrics import WINDOW as SSIM_WINDOW
@@ -38,8 +40,9 @@ class RestorationTask(Task):
         """With the data of the recipe, checked whole."""
         train, test = read_photos(recipe)
         for pair in train.pairs:
-            if min(image_size(pair.clean)) < recipe.crop:
-                raise ValueError(f"{pair.clean} is smaller than the crops of {recipe.crop}×{recipe.crop}.")
+            least = recipe.crop + (MARGIN if recipe.degradation else 0)
+            if min(image_size(pair.clean)) < least:
+                raise ValueError(f"{pair.clean} is smaller than the crops, for which {least}×{least} is needed.")
         for pair in test.pairs if isinstance(test, Photos) else ():
             if min(image_size(pair.clean)) < SSIM_WINDOW:
                 raise ValueError(f"{pair.clean} is too small to be measured: {SSIM_WINDOW}×{SSIM_WINDOW} is needed.")
@@ -57,6 +60,8 @@ class RestorationTask(Task):
             return elbo.loss(self.model.posterior(degraded), degraded, clean)
         if self.recipe.objective == "relative_mse":
             return relative_mse(self.model(degraded), degraded, clean)
+        if self.recipe.objective == "psnr":
+            return negative_psnr(self.model(degraded), clean)
         return F.mse_loss(self.model(degraded), clean)
 
     def test_sums(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
@@ -67,16 +72,20 @@ class RestorationTask(Task):
             restored, clean = luma(restored), luma(clean)
         return {"PSNR": psnr(restored, clean).sum(), "SSIM": ssim(restored, clean).sum()}
 
+    @property
+    def _degradation(self) -> Degradation | None:
+        return DEGRADATIONS[self.recipe.degradation] if self.recipe.degradation else None
+
     def train_loader(self, rank: int, world: int) -> PairLoader:
         train = self.photos[0]
         assert train is not None
         batches = TrainBatches(self.recipe.crops, self.recipe.batch_size, self.recipe.seed, rank, world)
-        return PairLoader(train, batches, self.recipe.crop, self.recipe.noise, self.workers)
+        return PairLoader(train, batches, self.recipe.crop, self._degradation, self.workers)
 
     def test_loader(self, rank: int, world: int) -> PairLoader:
         test = self.photos[1]
         batches = TestBatches(len(test), 1, rank, world)
-        return PairLoader(test, batches, self.recipe.crop, self.recipe.noise, self.workers)
+        return PairLoader(test, batches, self.recipe.crop, self._degradation, self.workers)
 
 
 def relative_mse(restored: Tensor, degraded: Tensor, clean: Tensor) -> Tensor:
@@ -89,12 +98,18 @@ def relative_mse(restored: Tensor, degraded: Tensor, clean: Tensor) -> Tensor:
     return (left / (there_was + 1 / 255**2)).mean()
 
 
+def negative_psnr(restored: Tensor, clean: Tensor) -> Tensor:
+    """Minus the mean of the photos' PSNR in dB, each at most 47 dB: a crop without noise is not endlessly improved."""
+    error = (restored - clean).square().mean(dim=(1, 2, 3))
+    return 10 * torch.log10(error + 2e-5).mean()
+
+
 def read_photos(recipe: Restoration) -> tuple[Photos, Photos | Pixels]:
-    """For training and for testing: pairs, or clean photos that noise is put on.
+    """For training and for testing: pairs, or clean photos that are degraded as they are read.
 
     Where SIDD's validation blocks are beside its Data they are what is tested, and all its scenes are trained on.
     """
-    if recipe.noise:
+    if recipe.degradation:
         train, test = ([PhotoPair(path, path, path.stem) for path in part] for part in read_clean(recipe.data))
     else:
         train, test = read_pairs(recipe.data, recipe.scale)

@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 from acda.training.data.batches import TestBatches, TrainBatches, generator_for
-from acda.training.data.pair_crops import PairLoader, Photos, augmented
+from acda.training.data.degradations import DEGRADATIONS
+from acda.training.data.pair_crops import PairLoader, Photos, augmented, resized_crop
 from acda.training.data.pairs import PhotoPair, read_blocks, read_clean, read_pairs
 
 
@@ -200,22 +201,50 @@ def test_sidds_validation_blocks(tmp_path):
 
 def test_clean_photos_get_noise_of_their_own(tmp_path):
     for part in ("train", "test"):
-        photo(tmp_path / part / "a.png", size=(40, 32))
+        photo(tmp_path / part / "a.png", size=(70, 62))
     train, test = read_clean(tmp_path)
     photos = Photos([PhotoPair(path, path, path.stem) for path in train])
-    loader = PairLoader(photos, TrainBatches(2, 2, seed=0), side=16, noise=0.2)
+    noise = DEGRADATIONS["noise"]
+    loader = PairLoader(photos, TrainBatches(8, 8, seed=0), side=16, degradation=noise)
     ((noisy, clean),) = list(loader)
+    assert noisy.shape == clean.shape == (8, 3, 16, 16)
     assert float((noisy - clean).std()) > 0.01
-    assert not torch.equal(noisy[0], noisy[1])
+    assert not torch.equal(noisy[0] - clean[0], noisy[1] - clean[1])
     ((again, _),) = list(loader)
     assert torch.equal(noisy, again), "the same epoch has the same noise"
-    tests = PairLoader(Photos([PhotoPair(path, path, path.stem) for path in test]), TestBatches(1, 1), 16, noise=0.2)
-    assert torch.equal(next(iter(tests))[0], next(iter(tests))[0]), "and testing always"
-    (tmp_path / "test" / "a.png").unlink()
-    with pytest.raises(ValueError, match=r"test has no photos"):
+    tests = PairLoader(Photos([PhotoPair(path, path, path.stem) for path in test]), TestBatches(1, 1), 16, noise)
+    (whole, expected) = next(iter(tests))
+    assert expected.shape == (1, 3, 62, 70), "photos are tested whole"
+    assert torch.equal(whole, next(iter(tests))[0]), "and always with the same noise"
+
+
+def test_crops_of_every_size_stay_within_the_photo(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 64, 3), dtype=np.uint8)
+    for i in range(50):
+        crop = resized_crop(pixels, 32, generator_for(i))
+        assert crop.shape == (3, 32, 32)
+        assert 0 <= float(crop.min()) <= float(crop.max()) <= 1
+
+
+def test_clean_photos_are_held_out_one_in_eight(tmp_path):
+    for i in range(10):
+        photo(tmp_path / f"{i}.png", size=(20 + i, 20))
+    train, test = read_clean(tmp_path)
+    assert [path.stem for path in test] == ["0", "8"]
+    assert [path.stem for path in train] == ["1", "2", "3", "4", "5", "6", "7", "9"]
+
+
+def test_too_few_clean_photos_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="there is no folder"):
+        read_clean(tmp_path / "nowhere")
+    photo(tmp_path / "a.png", size=(20, 20))
+    with pytest.raises(ValueError, match="it has none for training"):
         read_clean(tmp_path)
-    with pytest.raises(ValueError, match="needs the folders train and test with clean photos"):
-        read_clean(tmp_path / "train")
+    for part in ("train", "test"):
+        (tmp_path / part).mkdir()
+    photo(tmp_path / "train" / "a.png", size=(20, 20))
+    with pytest.raises(ValueError, match="it has none for testing"):
+        read_clean(tmp_path)
 
 
 def test_a_missing_folder_and_pairs_that_are_turned_differently(tmp_path):

@@ -133,19 +133,3 @@ def test_networks_of_two_halves(name):
     loss = elbo.loss(q, noisy, noisy.clone())
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-
-
-def test_noise_of_cameras():
-    from acda.training.data.noise import noisy
-
-    generator = torch.Generator().manual_seed(1)
-    bright, dark = torch.full((3, 256, 256), 0.9), torch.zeros(3, 256, 256)
-    for clean in (bright, dark):
-        noise = noisy(clean, 0.2, generator) - clean
-        assert abs(float(noise.mean())) < 0.005
-        assert float(noise.std()) < 0.2
-    blocks = (noisy(dark, 0.2, generator)).unfold(1, 16, 16).unfold(2, 16, 16).std((0, 3, 4))
-    assert float(blocks.max()) > 3 * float(blocks.min()), "different from place to place"
-    light = [float((noisy(c, 0.2, torch.Generator().manual_seed(3)) - c).std()) for c in (dark, bright)]
-    assert light[1] > light[0], "and stronger where there is more light"
-    assert np.isfinite(light).all()
