@@ -96,7 +96,8 @@ def lost_on_the_way(photo: Photo, to: Path) -> str:
 def each_counted(number: int, work: Callable[[Path], None]) -> Iterator[Callable[[Path], None]]:
     """The same work with a bar over several photos, which tells how many are left and for how long."""
     tqdm = need("tqdm", "photos").tqdm
-    with tqdm(total=number, unit="photo", disable=number < 2 or not sys.stderr.isatty(), leave=False) as photos:
+    hidden = number < 2 or not sys.stderr.isatty()
+    with tqdm(total=number, unit="photo", disable=hidden, leave=False, mininterval=0) as photos:
 
         def counted(path: Path) -> None:
             try:

@@ -46,9 +46,9 @@ def test_the_format_of_all_results(photos, weights, tmp_path):
 
 def test_a_suffix_takes_the_marks_place_and_is_known_again(photos, weights, tmp_path):
     for _ in range(2):
-        assert main(["restore", str(photos), "--weights", weights, "--suffix", "-clean"]) == 0
+        assert main(["restore", str(photos), "--weights", weights, "--suffix", "_clean"]) == 0
     assert len(names(photos)) == 8, "results of the first time are no photos of the second"
-    assert {"a-clean.png", "b-clean.jpg"} < set(names(photos))
+    assert {"a_clean.png", "b_clean.jpg"} < set(names(photos))
     assert (
         main(["restore", str(photos / "a.png"), "--weights", weights, "-o", str(tmp_path / "o"), "--suffix", "2"]) == 0
     )
