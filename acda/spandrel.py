@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from acda.models import create_model
+from acda.models.photo_unet import PHOTO_UNETS
 from acda.models.restorer import RESTORERS
 from acda.models.variational import VARIATIONAL
 from acda.photos.on_tensors import OnTensors
@@ -22,7 +23,7 @@ from acda.support.extras import need
 
 spandrel = need("spandrel", "spandrel")
 
-NAMES = (*RESTORERS, *VARIATIONAL)
+NAMES = (*RESTORERS, *VARIATIONAL, *PHOTO_UNETS)
 Shapes = dict[str, tuple[int, ...]]
 
 

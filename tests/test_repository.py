@@ -36,7 +36,9 @@ def test_workflows_call_targets_that_exist(path):
 
 
 def test_workflows_run_tests_that_exist():
-    (line,) = [line for line in steps(ROOT / ".github" / "workflows" / "tests.yml") if "pytest" in line and "-q" in line]
+    (line,) = [
+        line for line in steps(ROOT / ".github" / "workflows" / "tests.yml") if "pytest" in line and "-q" in line
+    ]
     assert all((ROOT / word).exists() for word in line.split() if word.startswith("tests/"))
 
 

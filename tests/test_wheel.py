@@ -79,7 +79,9 @@ def test_its_name_says_how_old_a_system_may_be(wheel):
 def test_it_works_with_another_python_and_another_torch(wheel, tmp_path):
     python = tmp_path / "env" / "bin" / "python"
     assert run(another_python(), "-m", "venv", tmp_path / "env", folder=tmp_path).returncode == 0
-    fetched = run(python, "-m", "pip", "install", "-q", TORCH, "numpy", "scipy", "pytest", "hypothesis", folder=tmp_path)
+    fetched = run(
+        python, "-m", "pip", "install", "-q", TORCH, "numpy", "scipy", "pytest", "hypothesis", folder=tmp_path
+    )
     if fetched.returncode:
         pytest.skip(f"pip cannot fetch {TORCH} here")
     installed = run(python, "-m", "pip", "install", "-q", "--no-deps", wheel, folder=tmp_path)

@@ -255,9 +255,7 @@ def test_photos_of_phones_are_not_left_out_unsaid(photo, weights, tmp_path, caps
     (tmp_path / "IMG_1.HEIC").write_bytes(b"\0\0\0\x18ftypheic" + bytes(64))
     assert main(["restore", str(tmp_path), "--weights", weights, "-o", str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
-    assert (
-        "IMG_1.HEIC cannot be read as an image: it has no format that Pillow knows; install pillow-heif" in error
-    )
+    assert "IMG_1.HEIC cannot be read as an image: it has no format that Pillow knows; install pillow-heif" in error
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["a.png"]
 
 
