@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 
-# `make test-all` adds what takes long: builds, real processes, every GPU that Triton compiles for.
+# `make test-all` adds what takes long: builds, several processes, a browser, gigabytes, every GPU that Triton compiles for.
 .PHONY: demo test test-all test-matrix check docs wheel campaign install clean
 MINUTES ?= 10
 

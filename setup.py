@@ -67,7 +67,7 @@ def kernel() -> list[Extension]:
             library_dirs=[str(place / "lib")],
             libraries=["torch_cpu"],
             # The stable ABI of torch 2.10, made for every later torch. And what the binary is made from, so that one
-            # that is older than the sources beside it is noticed (native.py).
+            # that is older than the sources beside it is noticed (acda/backends/native).
             define_macros=[
                 ("TORCH_TARGET_VERSION", "0x020a000000000000"),
                 ("ACDA_SOURCES", hex(DIGEST)),

@@ -99,7 +99,7 @@ def _elements(side: int, count: int) -> np.ndarray:
     stack = np.stack(waves[:count])
     norms = np.linalg.norm(stack, axis=(1, 2), keepdims=True)
     # An element that vanishes on the whole grid (to rounding) stays zero: scaled up, its rounding error would
-    # pass for a direction of its own.
+    # count as a direction.
     return np.where(norms > 1e-9, stack / np.maximum(norms, 1e-9), 0.0)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acda.layers import AdaptiveConv2d
-from acda.support.environment import peak_megabytes
+from acda.support.environment import describe, peak_megabytes, processor_slug
 
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
@@ -49,6 +49,12 @@ CASES = (
     Case(256, 7, 5, batch=8),
     Case(64, 256, 7),
 )
+
+
+def processor() -> str:
+    """What a file of results is named after: the model of the processor and the vectors that the kernel runs with."""
+    vectors = {16: "baseline", 32: "avx2", 64: "avx512"}[torch.ops.acda.vector_bytes()]
+    return processor_slug(describe()["machine"], vectors)
 
 
 class UnfoldConv2d(AdaptiveConv2d):
@@ -97,31 +103,59 @@ def training(layer: nn.Module, x: Tensor) -> None:
 
 
 MODES = {"forward": forward, "training": training}
+LEAST_ROUNDS = 3
+# On smaller inputs, numbers in them, the imports would be all of the memory that one sees.
+LARGE = 4_000_000
+
+
+@dataclass
+class Run:
+    """A contender in one memory format, and what it took so far."""
+
+    layer: nn.Module
+    x: Tensor
+    memory_format: str
+    milliseconds: list[float] = field(default_factory=list)
+
+    def once(self, mode: str) -> None:
+        begun = time.perf_counter()
+        MODES[mode](self.layer, self.x)
+        self.milliseconds.append(1e3 * (time.perf_counter() - begun))
 
 
 def times(case: Case, mode: str, contenders: Iterable[str], seconds: float) -> dict[str, dict[str, Any]]:
-    """Median milliseconds of each contender, interleaved, and the memory format that it was faster in."""
-    runs: dict[tuple[str, str], tuple[nn.Module, Tensor, list[float]]] = {}
-    for name in contenders:
-        for format_name, memory_format in FORMATS.items():
-            layer = CONTENDERS[name](case).to(memory_format=memory_format).train(mode == "training")
-            x = case.input().contiguous(memory_format=memory_format)
-            runs[name, format_name] = (layer, x, [])
-    for layer, x, _ in runs.values():
-        MODES[mode](layer, x)
+    """Median milliseconds of each contender, interleaved, and the memory format that it was faster in.
+
+    A contender that takes more than a quarter of `seconds` goes on in the format that was faster the first time.
+    """
+    runs = {name: [_run(name, case, mode, memory_format) for memory_format in FORMATS] for name in contenders}
+    for both in runs.values():
+        for run in both:
+            run.once(mode)
+        if min(run.milliseconds[0] for run in both) > 250 * seconds:
+            both.sort(key=lambda run: run.milliseconds[0])
+            del both[1:]
+        else:
+            for run in both:
+                run.milliseconds.clear()  # it was for warming up
     started, rounds = time.perf_counter(), 0
-    while rounds < 5 or (time.perf_counter() - started < seconds and rounds < 200):
-        for layer, x, taken in runs.values():
-            begun = time.perf_counter()
-            MODES[mode](layer, x)
-            taken.append(1e3 * (time.perf_counter() - begun))
+    while rounds < LEAST_ROUNDS or (time.perf_counter() - started < seconds and rounds < 200):
+        for both in runs.values():
+            for run in both:
+                run.once(mode)
         rounds += 1
-    best: dict[str, dict[str, Any]] = {}
-    for (name, format_name), (_, _, taken) in runs.items():
-        median = statistics.median(taken)
-        if name not in best or median < best[name]["milliseconds"]:
-            best[name] = {"milliseconds": median, "memory_format": format_name, "rounds": rounds}
-    return best
+    return {name: _fastest(both) for name, both in runs.items()}
+
+
+def _run(name: str, case: Case, mode: str, memory_format: str) -> Run:
+    layer = CONTENDERS[name](case).to(memory_format=FORMATS[memory_format]).train(mode == "training")
+    return Run(layer, case.input().contiguous(memory_format=FORMATS[memory_format]), memory_format)
+
+
+def _fastest(runs: list[Run]) -> dict[str, Any]:
+    medians = [(statistics.median(run.milliseconds), run) for run in runs]
+    median, best = min(medians, key=lambda pair: pair[0])
+    return {"milliseconds": median, "memory_format": best.memory_format, "rounds": len(best.milliseconds)}
 
 
 def peak_memory(case: Case, mode: str, contender: str) -> dict[str, float]:
@@ -151,12 +185,13 @@ def measure(cases: Iterable[Case], seconds: float, memory: bool) -> Iterator[dic
     for case in cases:
         for mode in MODES:
             for name in CONTENDERS:
-                figures = times(case, mode, dict.fromkeys(["conv", name]), seconds)
-                row = {"table": "speed", "dataset": case.name, "name": name, "metric": f"{mode}, time / Conv2d"}
-                ratio = round(figures[name]["milliseconds"] / figures["conv"]["milliseconds"], 3)
-                yield {**row, "value": ratio, **figures[name], **asdict(case)}
-                # On small layers the imports would be all that one sees.
-                if memory and case.input().numel() > 2_000_000:
+                if name != "conv":  # it takes turns with each of the others
+                    figures = times(case, mode, ("conv", name), seconds)
+                    ratio = round(figures[name]["milliseconds"] / figures["conv"]["milliseconds"], 3)
+                    row = {"table": "speed", "dataset": case.name, "name": name, "metric": f"{mode}, time / Conv2d"}
+                    conv_ms = figures["conv"]["milliseconds"]
+                    yield {**row, "value": ratio, **figures[name], "conv_milliseconds": conv_ms, **asdict(case)}
+                if memory and case.input().numel() > LARGE:
                     peak = peak_memory(case, mode, name)
                     row = {"table": "memory", "dataset": case.name, "name": name, "metric": f"{mode}, peak MB"}
                     yield {**row, "value": round(peak["peak"]), "imported": round(peak["imported"]), **asdict(case)}

@@ -63,7 +63,7 @@ def convert(
             f"{type(generator).__name__}."
         )
     if exact and not keep_weights:
-        raise ValueError("exact=True keeps the weights; got keep_weights=False beside it. Leave one of them out.")
+        raise ValueError("exact=True keeps the weights, but got keep_weights=False too. Leave one of them out.")
     chosen = _choose(model, names, pointwise)
     if inplace and "" in chosen:
         raise ValueError("the model itself is a Conv2d, which cannot be swapped in place; use inplace=False.")
@@ -94,7 +94,7 @@ def convert(
 
 @dataclass
 class Report:
-    """What became of each chosen layer, by name.
+    """The result for each chosen layer, by name.
 
     errors: relative error of the filters that a new layer starts with    left: why a layer stays as it was
     """
@@ -133,7 +133,7 @@ def _is_named(name: str, conv: nn.Conv2d, names: Names) -> bool:
 
 
 def _needs_two(function: Callable[..., Any]) -> bool:
-    """Whether a function requires two positional arguments; optional ones are its own business."""
+    """Whether a function requires two positional arguments; optional ones do not count."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:  # some of C have no signature
@@ -175,7 +175,7 @@ def _swap(
 
 
 def _options_for(conv: nn.Conv2d, options: dict[str, Any]) -> dict[str, Any]:
-    """The layer's options, with a Φ of its own, and without Fourier-Bessel elements for a 1×1: there are none."""
+    """The layer's options, with its own Φ, and without Fourier-Bessel elements for a 1×1, which has none."""
     own = {name: option for name, option in options.items() if name != "num_atoms" or option is not None}
     if conv.kernel_size == (1, 1) and isinstance(options["bases"], str):
         own["bases"] = None

@@ -33,7 +33,7 @@ class Cost:
 
     kind: name of the module's class
     multiply_adds: products of convolutions, matrices and acda's operators, and one for each bias added; elementwise
-        operations (normalisation, activations) do not count, as everywhere.
+        operations (normalisation, activations) do not count, as is usual.
     kept_bytes: activations that training holds until the backward pass, without parameters and buffers; counted in
         eval mode, so that the masks of dropout come on top.
     layers: the same for the modules within it
@@ -49,7 +49,7 @@ class Cost:
 def count(module: nn.Module, *shapes: tuple[int, ...]) -> Cost:
     """Count exactly, on meta tensors: nothing is computed, whatever the size.
 
-    module: a layer or a network; it stays as it is.
+    module: a layer or a network; it is not changed.
     shapes: one for each input, batch included.
     """
     if not shapes:
@@ -144,7 +144,7 @@ def _parameters(module: nn.Module) -> int:
 def seconds(module: nn.Module, *shapes: tuple[int, ...], training: bool = False, rounds: int = 5) -> float:
     """Median time of one pass where the module is: inference, or forward and backward. For comparisons in one run.
 
-    module: it stays as it is.
+    module: it is not changed.
     shapes: one for each input, batch included.
     training: whether to run backward too.
     rounds: passes that are timed, after one that is not.

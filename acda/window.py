@@ -84,7 +84,7 @@ def kernel_side(kernel_size: Pair, name: str = "kernel_size") -> int:
 
 
 def whole(value: Any) -> Any:
-    """NumPy's and others' whole numbers as Python's, which Conv2d takes too; anything else as it is."""
+    """NumPy's and others' whole numbers as Python's, which Conv2d takes too; anything else unchanged."""
     return value if isinstance(value, int) or not hasattr(value, "__index__") else operator.index(value)
 
 

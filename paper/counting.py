@@ -1,4 +1,4 @@
-"""Beside the counters of Table 3: two constant guesses, the paper's pictures, and numbers for its Figure 7.
+"""For Table 3: two constant guesses as baselines, the paper's pictures, and numbers for its Figure 7.
 
     python -m paper.counting --data DIR      # DIR as for paper.run
 

@@ -61,7 +61,7 @@ def draw_crops(
     name: str,
     on_luma: bool = False,
 ) -> None:
-    """A row a photo: its input, the networks' results and the truth, with the PSNR of the whole photo."""
+    """A row for each photo: its input, the networks' results and the truth, with the PSNR of the whole photo."""
     pairs = list(chosen(sets, 3 if len(sets) == 1 else 2))
     figure = new_figure(2.2 * (2 + len(networks)), 2.4 * len(pairs))
     for row, (label, degraded, clean) in zip(figure.subplots(len(pairs), 2 + len(networks)), pairs, strict=True):
@@ -79,7 +79,7 @@ def draw_crops(
 
 
 def draw_noise(sets: dict[str, Path], model: torch.nn.Module, name: str) -> None:
-    """The true residual beside the noise that the network believes in, its standard deviation; colours are averaged."""
+    """The true residual beside the standard deviation of the noise that the network predicts; colours are averaged."""
     assert isinstance(model, VariationalDenoiser)
     pairs = list(chosen(sets, 1))
     figure = new_figure(9.6, 2.9 * len(pairs))

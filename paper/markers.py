@@ -1,6 +1,6 @@
 """Tables and figures in Markdown files, between markers that `python -m paper.render` fills.
 
-A figure stands in a sentence, a table on lines of its own. Write the markers, run the command, and commit the result:
+A figure stands in a sentence, a table on separate lines. Write the markers, run the command, and commit the result:
 
     LeNet has an error of <!-- figure: lenet/lenet/cifar10/top1_error as .1f --><!-- end --> %.
 
@@ -12,14 +12,16 @@ A figure stands in a sentence, a table on lines of its own. Write the markers, r
 
 `table: NAME` is the whole table as in RESULTS.md. With rows= and columns= it has these models and these columns, each
 dataset/metric or metric alone, or paper:dataset/metric for what the paper prints. `table: speed` is the one of
-`acda bench` (see paper/speed.py for its rows). Besides figure there are lead, smallest and largest, for differences
-over test photos; numbers.evaluate says what each comes to, and `python -m paper.render --list WORD` prints the paths.
+`acda bench` (see paper/speed.py for its rows), `table: campaigns` that of `make campaign`. Besides figure there are
+lead, smallest and largest, for differences over test photos; numbers.evaluate says what each comes to, and
+`python -m paper.render --list WORD` prints the paths.
 
 In the notes of published.toml, where nothing has to be found again, a figure is written {figure: …}.
 """
 
 import re
 
+from paper.campaigns import campaign_table
 from paper.numbers import evaluate
 from paper.record import Record
 from paper.speed import speed_table
@@ -58,6 +60,10 @@ def table(record: Record, expression: str) -> str:
         raise ValueError(f"a table takes rows= and columns=; got {', '.join(options)}.")
     if name == "speed":
         return speed_table(record.speed, **wanted)
+    if name == "campaigns":
+        if record.campaigns is None:
+            raise ValueError("there is no benchmarks/results/campaigns.json: make campaign FIGURES=… writes it.")
+        return campaign_table(record.campaigns)
     if not wanted:
         return "\n\n".join(whole(record, record.table(name)))
     if len(wanted) != 2:

@@ -1,4 +1,4 @@
-"""Numbers as text: how a value is written, and what the expressions in markers come to."""
+"""Numbers as text: how a value is written, and the values of the expressions in markers."""
 
 import math
 import statistics
@@ -14,7 +14,7 @@ def shown(value: float) -> str:
 
 
 def written(record: Record, row: Row) -> str:
-    """A row's value, with its standard deviation or the reason why it was not reached."""
+    """A row's value, with its standard deviation or the reason why it is missing."""
     for kind, words in record.words["values"].items():
         if kind in row:
             return words.format(**row)

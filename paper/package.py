@@ -21,7 +21,7 @@ def main() -> None:
     options = parser.parse_args()
     tensors, facts = read_weights(options.run / "weights.safetensors")
     if "recipe" not in facts:  # of a run that was made before weights told it
-        facts["recipe"] = read_recipe(options.run / "recipe.json").portable().to_json()
+        facts["recipe"] = read_recipe(options.run / "recipe.json").to_json()
     smaller = {name: t.half() if t.ndim > 2 and not name.endswith(".bases") else t for name, t in tensors.items()}
     to = Path(acda.__file__).parents[1] / "weights" / "research" / f"{options.name}.safetensors"
     write_weights(to, smaller, facts)

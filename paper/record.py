@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from acda.support.names import unknown
+from paper.campaigns import campaign_rows
 from paper.results import HERE, Row, path_of
 from paper.speed import speed_rows
 
 Table = dict[str, Any]
+CAMPAIGNS = "campaigns.json"
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,9 @@ class Record:
     results: dict[str, dict[str, Any]]
     """by the name of the file"""
     speed: list[Row] = field(default_factory=list)
-    """of `acda bench`"""
+    """of `acda bench`, for each processor"""
+    campaigns: dict[str, Any] | None = None
+    """of `make campaign`, as the file has it"""
 
     @classmethod
     def read(cls, folder: Path = HERE) -> "Record":
@@ -32,9 +36,11 @@ class Record:
         tables = tomllib.loads((folder / "published.toml").read_text(), parse_float=str)["tables"]
         words = tomllib.loads((folder / "words.toml").read_text())
         files = sorted((folder / "results").glob("*.json"))
-        bench = folder.parent / "benchmarks" / "results" / "speed.json"
-        speed = speed_rows(json.loads(bench.read_text())["rows"]) if bench.exists() else []
-        record = cls(tables, words, {path.name: json.loads(path.read_text()) for path in files}, speed)
+        measured = folder.parent / "benchmarks" / "results"
+        benches = sorted(measured.glob("speed-*.json"))
+        speed = [row for path in benches for row in speed_rows(json.loads(path.read_text()), path.stem)]
+        results = {path.name: json.loads(path.read_text()) for path in files}
+        record = cls(tables, words, results, speed, _read(measured / CAMPAIGNS))
         record.check()
         return record
 
@@ -57,7 +63,7 @@ class Record:
     @cached_property
     def figures(self) -> dict[str, Row]:
         """Every row by its path; where there are several seeds, their paths end with /seed_N."""
-        rows = [*self.rows, *self.speed]
+        rows = [*self.rows, *self.speed, *(campaign_rows(self.campaigns) if self.campaigns else [])]
         times = Counter(path_of(row) for row in rows)
         found: dict[str, Row] = {}
         for row in rows:
@@ -98,3 +104,8 @@ class Record:
         if identifier not in self.words[kind]:
             raise ValueError(f"{identifier!r} is not in [{kind}] of words.toml: add what people call it.")
         return self.words[kind][identifier].format(**row or {})
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A results file, where there is one."""
+    return json.loads(path.read_text()) if path.exists() else None

@@ -87,7 +87,7 @@ def section(table: Table, record: Record) -> str:
 
 
 def circumstances(name: str, facts: dict[str, Any]) -> str:
-    """Where, when and with what a results file came about, in one line."""
+    """The circumstances of a results file in one line: commit, machine, versions, budget, seed."""
     seed = facts.get("seeds", facts.get("seed"))
     parts = [
         f"`results/{name}`",

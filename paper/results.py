@@ -1,4 +1,4 @@
-"""The results files: rows of identifiers with a value, and the circumstances in which they came about."""
+"""The results files: rows of identifiers with a value, and the circumstances of the measurement."""
 
 import json
 from pathlib import Path

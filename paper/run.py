@@ -22,7 +22,7 @@ from pathlib import Path
 from paper.collect import collect
 from paper.runs import FOLDER, RUNS, PaperRun, weights_of
 
-# To glibc: keep what a training step frees, because the next step needs it again.
+# Tell glibc to keep what a training step frees, because the next step needs it again.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**33)}
 
 
@@ -93,8 +93,10 @@ def start(run: PaperRun, data: Path, threads: int, lock: int) -> "subprocess.Pop
     command = [sys.executable, *program, "train", run.recipe, "--data", str(data / run.folder)]
     command += ["--out", str(run.out), "--threads", str(threads)]
     command += run.settings
-    command += ["--initial", str(weights_of(run.begins_with))] if run.begins_with else []
-    command += ["--resume"] if (run.out / "checkpoints" / "last.ckpt").exists() else []
+    if (run.out / "checkpoints" / "last.ckpt").exists():
+        command += ["--resume"]
+    elif run.begins_with:
+        command += ["--initial", str(weights_of(run.begins_with))]
     print(f"{run.name}: {'resumed' if '--resume' in command else 'started'}", flush=True)
     with run.log.open("a") as log:
         # In its own process group, so that Ctrl-C reaches it once, through the queue.
@@ -110,7 +112,7 @@ def start(run: PaperRun, data: Path, threads: int, lock: int) -> "subprocess.Pop
 
 
 def in_the_background() -> None:
-    """What a training does before it starts: lower its priority, and hear Ctrl-C also where the queue does not."""
+    """Before a training starts: lower its priority, and let Ctrl-C stop it even where the queue ignores it."""
     os.nice(10)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

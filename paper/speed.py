@@ -1,8 +1,9 @@
-"""The table of `acda bench`: time of one layer relative to nn.Conv2d, from benchmarks/results/speed.json.
+"""The tables of `acda bench`: time of one layer relative to nn.Conv2d, from benchmarks/results/speed-PROCESSOR.json.
 
-`table: speed` has all cases and contenders. rows= are cases, SIDE_CHANNELS_SIZE with _BATCH behind it for batches
-(7x7_64_100, 7x7_128_14_8); columns= are forward/native, training/unfold and so on. A single ratio is the figure
-speed/native/7x7_64_100/forward, a peak of memory in MB memory/native/7x7_64_100/training.
+`table: speed` has all cases and contenders, and the processors side by side where there are several. rows= are cases,
+SIDE_CHANNELS_SIZE with _BATCH behind it for batches (7x7_64_100, 7x7_128_14_8); columns= are forward/native,
+training/unfold and so on. A single ratio is the figure speed-amd-epyc-avx2/native/7x7_64_100/forward, a peak of memory
+in MB memory-amd-epyc-avx2/native/7x7_64_100/training: figures belong to a processor.
 """
 
 from typing import Any
@@ -13,18 +14,24 @@ CONTENDERS = {"unfold": "unfold", "reference": "plain torch", "native": "native"
 MODES = {"forward": "inference", "training": "training"}
 
 
-def speed_rows(saved: list[dict[str, Any]]) -> list[Row]:
-    """The rows of speed.json, with a case for their dataset and a mode for their metric."""
+def speed_rows(saved: dict[str, Any], name: str) -> list[Row]:
+    """The rows of a results file: the table names the processor, the dataset is the case, the metric the mode.
+
+    name: the file's, speed-PROCESSOR
+    """
+    processor = name.removeprefix("speed-")
+    facts = saved["circumstances"]
     return [
         result(
-            row["table"],
+            f"{row['table']}-{processor}",
             case_of(row),
             row["name"],
             row["metric"].partition(",")[0],
             row["value"],
             case=words_of(row),
+            processor=f"{facts['machine']}, {facts['vectors']}",
         )
-        for row in saved
+        for row in saved["rows"]
     ]
 
 
@@ -39,15 +46,24 @@ def words_of(row: dict[str, Any]) -> str:
 
 
 def speed_table(saved: list[Row], rows: list[str] | None = None, columns: list[str] | None = None) -> str:
-    """Cases in lines, modes and contenders in columns; below 1 is faster than Conv2d."""
-    ratios = {(row["dataset"], row["metric"], row["model"]): row for row in saved if row["table"] == "speed"}
-    rows = rows or list(dict.fromkeys(case for case, _, _ in ratios))
+    """Cases in lines; modes, contenders and processors in columns; below 1 is faster than Conv2d."""
+    ratios = {
+        (row["dataset"], row["metric"], row["model"], row["table"]): row
+        for row in saved
+        if row["table"].startswith("speed-")
+    }
+    processors = {row["table"]: row["processor"] for row in ratios.values()}
+    rows = rows or list(dict.fromkeys(case for case, *_ in ratios))
     columns = columns or [f"{mode}/{contender}" for mode in MODES for contender in CONTENDERS]
     split = [(mode, contender) for mode, _, contender in (column.partition("/") for column in columns)]
-    heads = [f"{MODES[mode]}, {CONTENDERS[contender]}" for mode, contender in split]
+    heads = [
+        f"{MODES[mode]}, {CONTENDERS[contender]}" + (f" ({processor})" if len(processors) > 1 else "")
+        for mode, contender in split
+        for processor in processors.values()
+    ]
     lines = [f"| time / Conv2d of the same size | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for case in rows:
-        found = [ratios.get((case, *column)) for column in split]
+        found = [ratios.get((case, *column, table)) for column in split for table in processors]
         first = next((row for row in found if row), None)
         if first is None:
             raise ValueError(f"there is no case {case!r}. There are: {', '.join(sorted({key[0] for key in ratios}))}.")

@@ -134,7 +134,7 @@ def two_colours(form: str, seed: int, data: Path) -> dict[str, Any]:
 def epochs_of_sgd(
     model: nn.Module, images: Tensor, labels: Tensor, epochs: int, batch: int, rate: float, draw: torch.Generator
 ) -> Iterator[float]:
-    """As `acda train` does it: Nesterov, decay of what has dimensions, warm-up and cosine; yields the epoch's loss."""
+    """Train as `acda train` does: Nesterov, weight decay, warm-up and cosine; yields the loss of each epoch."""
     optimiser = torch.optim.SGD(groups(model, 5e-4), rate, momentum=0.9, nesterov=True)
     return _epochs(model, optimiser, images, labels, epochs, batch, draw)
 
@@ -212,7 +212,7 @@ def residual_network(form: str) -> nn.Module:
 
 
 def read_photos(data: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Small ones: 60 to train on, 12 to choose by, of which the upper left is seen."""
+    """Small photos: 60 for training, 12 for validation, of which the upper left part is used."""
     files = sorted((data / "free_photos").glob("*.avif"))
     held_out = files[::8]
     read = [np.asarray(Image.open(file).convert("RGB").resize((512, 342))) for file in files]
@@ -222,7 +222,7 @@ def read_photos(data: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 def noise_for(random: np.random.Generator, count: int, side: int, varying: bool) -> Tensor:
-    """White noise of σ = 25, or of a σ between 0 and 50 of its own in each square of 16×16 pixels."""
+    """White noise of σ = 25, or with a different σ between 0 and 50 in each square of 16×16 pixels."""
     sigma = torch.full((count, 1, side, side), 25 / 255)
     if varying:
         squares = torch.from_numpy(random.random((count, 1, side // 16, side // 16), dtype=np.float32)) * 50 / 255
@@ -295,7 +295,7 @@ def uniform(form: str, seed: int, data: Path) -> dict[str, Any]:
 
 
 def lenet(form: str, seed: int, data: Path, optimiser: str = "sgd") -> dict[str, Any]:
-    """10,000 training images, 5,000 others of the training set to choose by; five epochs, mirrored at random."""
+    """10,000 training images, 5,000 others of the training set for validation; five epochs, mirrored at random."""
     images, labels = read_cifar(data)
     draw = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
@@ -325,7 +325,7 @@ def error(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 def read_cifar(data: Path) -> tuple[Tensor, Tensor]:
-    """15,000 images of the training set, every class alike, in an order of their own."""
+    """15,000 images of the training set, equally many of each class, shuffled."""
     classes = sorted((data / "cifar10" / "train").iterdir())
     files = [(file, label) for label, folder in enumerate(classes) for file in sorted(folder.glob("*.png"))[:1500]]
     order = np.random.default_rng(0).permutation(len(files))

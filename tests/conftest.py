@@ -11,11 +11,15 @@ from hypothesis import settings
 
 SHIFT = int(os.environ.get("ACDA_TEST_SEED", "0"))
 
-# Derandomized, hypothesis would ignore --hypothesis-seed.
-settings.register_profile(
-    "acda", deadline=None, max_examples=10 if SHIFT else 60, derandomize=not SHIFT, database=None, print_blob=True
-)
-settings.load_profile("acda")
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Examples of hypothesis: more where slow tests run too, few where the whole is repeated with other seeds."""
+    examples = 10 if SHIFT else 40 if "not slow" in config.option.markexpr else 100
+    # Derandomized, hypothesis would ignore --hypothesis-seed.
+    settings.register_profile(
+        "acda", deadline=None, max_examples=examples, derandomize=not SHIFT, database=None, print_blob=True
+    )
+    settings.load_profile("acda")
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,17 @@
 """The definition of the operator with loops over pixels, as slow and as plain as it can be."""
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
+
+from acda.backends import native
+
+# What is compared with it, each by name: "auto" would meet the first of them only.
+BY_NAME = [
+    "reference",
+    pytest.param("native", marks=pytest.mark.skipif(native.MISSING is not None, reason=str(native.MISSING))),
+]
 
 
 def adaptive_conv2d(x, coefficients, bases, mixing, bias, stride, padding, dilation, groups) -> Tensor:

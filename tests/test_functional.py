@@ -4,9 +4,10 @@ import torch.nn.functional as F
 from hypothesis import given
 from torch import Tensor
 
-from acda import fourier_bessel, multiscale_fourier_bessel
+from acda import fourier_bessel, functional, multiscale_fourier_bessel
 from acda.functional import adaptive_conv2d, per_pixel_conv2d
 from tests import naive
+from tests.naive import BY_NAME
 from tests.strategies import Case, cases
 
 
@@ -23,25 +24,32 @@ def operands(case: Case, *, with_bases: bool = True) -> tuple[Tensor, Tensor, Te
     )
 
 
-@given(cases())
-def test_adaptive_conv2d_equals_the_definition(case: Case):
+@pytest.mark.parametrize("backend", BY_NAME)
+@given(case=cases())
+def test_adaptive_conv2d_equals_the_definition(case: Case, backend: str):
     tensors = operands(case)
-    y = adaptive_conv2d(*tensors, **case.window, groups=case.groups)
+    y = adaptive_conv2d(*tensors, **case.window, groups=case.groups, backend=backend)
     torch.testing.assert_close(y, naive.adaptive_conv2d(*tensors, **case.window, groups=case.groups))
 
 
-@given(cases(largest_side=7))
-def test_without_bases_the_coefficients_are_the_atoms(case: Case):
+@pytest.mark.parametrize("backend", BY_NAME)
+@given(case=cases(largest_side=7))
+def test_without_bases_the_coefficients_are_the_atoms(case: Case, backend: str):
     tensors = operands(case, with_bases=False)
-    y = adaptive_conv2d(*tensors, **case.window, groups=case.groups)
+    y = adaptive_conv2d(*tensors, **case.window, groups=case.groups, backend=backend)
     torch.testing.assert_close(y, naive.adaptive_conv2d(*tensors, **case.window, groups=case.groups))
 
 
-@given(cases(largest_side=9))
-def test_per_pixel_conv2d_equals_the_definition(case: Case):
+@pytest.mark.parametrize("backend", BY_NAME)
+@given(case=cases(largest_side=9))
+def test_per_pixel_conv2d_equals_the_definition(case: Case, backend: str):
     filters = case.randn(case.batch, case.atoms, case.side, case.side, *case.conv2d_size())
-    y = per_pixel_conv2d(case.input(), filters, **case.window)
+    y = per_pixel_conv2d(case.input(), filters, **case.window, backend=backend)
     torch.testing.assert_close(y, naive.per_pixel_conv2d(case.input(), filters, **case.window))
+
+
+def test_the_public_names_are_the_two_operators():
+    assert set(functional.__all__) == {"adaptive_conv2d", "per_pixel_conv2d"}
 
 
 def test_equal_filters_everywhere_are_an_ordinary_convolution():
@@ -86,11 +94,12 @@ def test_gradients_of_per_pixel_conv2d():
 
 
 @pytest.mark.parametrize("padding", [3, (3, 1), "same", "valid"])
-def test_paddings(padding):
+@pytest.mark.parametrize("backend", BY_NAME)
+def test_paddings(padding, backend):
     x, mixing = torch.randn(1, 2, 9, 11), torch.randn(3, 2, 4)
     size = F.conv2d(x, torch.zeros(1, 2, 7, 7), padding=padding).shape[2:]
     alpha = torch.randn(1, 4, 18, *size)
-    y = adaptive_conv2d(x, alpha, multiscale_fourier_bessel(7), mixing, padding=padding)
+    y = adaptive_conv2d(x, alpha, multiscale_fourier_bessel(7), mixing, padding=padding, backend=backend)
     numbers = {3: (3, 3), "same": (3, 3), "valid": (0, 0)}.get(padding, padding)
     expected = naive.adaptive_conv2d(
         x, alpha, multiscale_fourier_bessel(7), mixing, None, (1, 1), numbers, (1, 1), groups=1

@@ -23,6 +23,7 @@ ORDER = [
     ["models"],
     ["layers"],
     ["functional"],
+    ["checks"],
     ["backends", "decompose"],
     ["bases", "window"],
     ["support"],
@@ -52,34 +53,31 @@ def test_imports_go_one_way(path):
         assert LEVEL[other] > LEVEL[own], f"{path.name} in {own} may not import {other}"
 
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-
-def test_the_core_needs_only_torch_numpy_and_scipy():
-    """And what torch itself brings along: torch.utils.flop_counter looks for triton."""
+@pytest.fixture(scope="module")
+def bare():
+    """A process that imports acda, and then asks for a verb without the extra that it needs."""
     code = """
 import sys, torch, numpy, scipy.special
 before = set(sys.modules)
 import acda
 new = {name.split(".")[0] for name in set(sys.modules) - before}
 print(sorted(new - set(sys.stdlib_module_names) - {"acda", "torch", "numpy", "scipy", "triton"}))
-"""
-    result = run(code)
-    assert result.stdout.strip() == "[]", result.stdout + result.stderr
-
-
-def test_a_missing_extra_is_named():
-    code = """
-import sys
 sys.modules["tyro"] = None
 from acda.cli import main
 sys.exit(main(["demo"]))
 """
-    result = run(code)
-    assert result.returncode == 1
-    assert "pip install 'acda[cli]'" in result.stderr
-    assert "Traceback" not in result.stderr
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_the_core_needs_only_torch_numpy_and_scipy(bare):
+    """And what torch itself brings along: torch.utils.flop_counter looks for triton."""
+    assert bare.stdout.strip() == "[]", bare.stdout + bare.stderr
+
+
+def test_a_missing_extra_is_named(bare):
+    assert bare.returncode == 1
+    assert "pip install 'acda[cli]'" in bare.stderr
+    assert "Traceback" not in bare.stderr
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")

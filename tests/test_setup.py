@@ -74,7 +74,7 @@ def test_a_wheel_without_the_kernel_is_pure_and_says_so(project):
     assert wheel.name == f"acda-{acda.__version__}-py3-none-any.whl"
     names, described = contents(wheel)
     assert not any(name.endswith(".so") for name in names)
-    assert "acda/backends/native.py" in names
+    assert "acda/backends/native/__init__.py" in names
     assert "Root-Is-Purelib: true" in described
     assert "THIS BUILD HAS NO CPU KERNEL" in said
     assert "pip install --no-build-isolation" in said

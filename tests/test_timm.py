@@ -13,6 +13,13 @@ from acda.photos.weight_folders import named_weights
 NAMES = [name for name in CLASSIFIERS if name.startswith("ad_resnet")]
 
 
+@pytest.fixture
+def on_meta():
+    """For shapes alone: nothing is computed."""
+    with torch.device("meta"):
+        yield
+
+
 def test_the_names_are_registered():
     assert set(acda.timm.__all__) == set(CLASSIFIERS) <= set(timm.list_models())
     assert len(NAMES) == 9
@@ -70,7 +77,7 @@ def test_forward(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_backward_reaches_every_parameter(name):
     model = timm.create_model(name, num_classes=42).train()
-    y = model(torch.randn(2, 3, 64, 64))
+    y = model(torch.randn(2, 3, 40, 40))
     y.mean().backward()
     assert y.shape[-1] == 42
     for parameter_name, parameter in model.named_parameters():
@@ -78,7 +85,7 @@ def test_backward_reaches_every_parameter(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_configuration_is_true(name):
+def test_configuration_is_true(name, on_meta):
     model = timm.create_model(name).eval()
     config, state = model.default_cfg, model.state_dict()
     assert config["architecture"] == name
@@ -99,14 +106,13 @@ def test_configuration_is_true(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_features(name):
+def test_features(name, on_meta):
     model = timm.create_model(name, features_only=True).eval()
     x = torch.randn(1, 3, 96, 96)
     maps = model(x)
     assert len(maps) == 5
     for y, channels, reduction in zip(maps, model.feature_info.channels(), model.feature_info.reduction(), strict=True):
         assert y.shape == (1, channels, 96 // reduction, 96 // reduction)
-        assert not y.isnan().any()
     assert [y.shape[1] for y in timm.create_model(name, features_only=True, out_indices=(2, 4))(x)] == [
         model.feature_info.channels()[i] for i in (2, 4)
     ]

@@ -15,6 +15,13 @@ from acda.window import Window
 # What one strip of rows may allocate for atoms and z. Larger strips gain nothing, they only leave the cache.
 STRIP_BYTES = 16 * 2**20
 
+WANTS_CHANNELS_LAST = False
+KEEPS_HALF = False
+
+
+def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> None:
+    """It can always run."""
+
 
 def adaptive_conv2d(
     x: Tensor,
@@ -57,6 +64,30 @@ def per_pixel_conv2d(x: Tensor, filters: Tensor, window: Window) -> Tensor:
         return sum_over_taps(x, filters, window.unpadded()).flatten(1, 2)
 
     return _in_strips(rows, _pad(x, window), filters, window, x.shape[1] * filters.shape[1])
+
+
+def conv2d(x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
+    """F.conv2d, negative padding cropping the map: how a step of Φ begins."""
+    return F.conv2d(_cropped(x, padding), weight, None, stride, _not_negative(padding))
+
+
+def conv2d_tanh(x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
+    """tanh(F.conv2d(…)) without gradients, negative padding cropping the map: a step of Φ in inference."""
+    return F.conv2d(_cropped(x, padding), weight, shift, stride, _not_negative(padding)).tanh_()
+
+
+def batch_norm_tanh(
+    u: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """tanh(F.batch_norm(…)), which has the same arguments: how a step of Φ ends."""
+    return F.batch_norm(u, running_mean, running_var, weight, bias, training, momentum, eps).tanh_()
 
 
 def compose_atoms(alpha: Tensor, bases: Tensor | None, side: int) -> Tensor:
@@ -121,6 +152,16 @@ def _sum_of_products(per_channel: Iterable[Tensor], per_atom: Iterable[Tensor]) 
 def _pad(x: Tensor, window: Window) -> Tensor:
     (py, px) = window.padding
     return F.pad(x, (px, px, py, py)) if py or px else x
+
+
+def _cropped(x: Tensor, padding: tuple[int, int]) -> Tensor:
+    cy, cx = (min(p, 0) for p in padding)
+    # Not a slice: its gradient would be contiguous whatever the map is, and BatchNorm is ten times slower then.
+    return F.pad(x, (cx, cx, cy, cy)) if cx or cy else x
+
+
+def _not_negative(padding: tuple[int, int]) -> tuple[int, int]:
+    return max(padding[0], 0), max(padding[1], 0)
 
 
 def _in_strips(

@@ -11,12 +11,12 @@ from acda.support.names import Missing, unknown
 
 VERBS = {
     "demo": "train the paper's toy pattern detector, an ordinary convolution beside an adaptive one",
-    "train": "train a network by a recipe",
+    "train": "train a network with a recipe",
     "evaluate": "score a run or its weights again",
     "recipes": "list the recipes, or show one",
     "count": "count the people on photos",
     "upscale": "make photos larger",
-    "denoise": "take the noise out of photos",
+    "denoise": "remove noise from photos",
     "restore": "apply a network of your own to photos",
     "export": "write a trained network for other programs: ONNX, or torch.export",
     "look": "draw what the filters of a network do on a photo",
@@ -26,7 +26,7 @@ VERBS = {
     "info": "what this installation can do: versions, threads, vector instructions, backends",
 }
 
-# What a verb cannot do without.
+# The arguments that a verb requires.
 NEEDED = {
     "train": "RECIPE",
     "evaluate": "RUN --data DIR",
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         complain("", unknown("verb", verb, VERBS))
         return 2
     if not rest and verb in NEEDED:
-        print(f"usage: acda {verb} {NEEDED[verb]} [options]\n\nacda {verb} --help tells more.", file=sys.stderr)
+        print(f"usage: acda {verb} {NEEDED[verb]} [options]\n\nacda {verb} --help says more.", file=sys.stderr)
         return 2
     options = [part.partition("=")[0] for part in rest if part.startswith("--")]
     twice = next((option for option in options if options.count(option) > 1), None)
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _tolerate_odd_streams() -> None:
-    """Streams that are closed, or that cannot write some photo's name, are no reason to fail."""
+    """Closed streams, and streams that cannot encode the name of a photo, are no reason to fail."""
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
@@ -93,4 +93,4 @@ def _tolerate_odd_streams() -> None:
 
 def _help() -> str:
     verbs = "\n".join(f"  {verb:<8} {line}" for verb, line in VERBS.items())
-    return f"usage: acda VERB [options]\n\n{verbs}\n\nacda VERB --help tells a verb's options."
+    return f"usage: acda VERB [options]\n\n{verbs}\n\nacda VERB --help lists the options of a verb."

@@ -12,7 +12,7 @@ Out = Annotated[Path | None, arg(metavar="FILE|DIR", aliases=("-o",), help_behav
 Folder = Annotated[Path, arg(metavar="DIR")]
 Weights = Annotated[str, arg(metavar="NAME|FILE|DIR")]
 Number = Annotated[float, arg(metavar="X")]
-Pixels = Annotated[int, arg(metavar="PIXELS")]
+Tile = Annotated[int | None, arg(metavar="PIXELS", help_behavior_hint="(optional)")]
 Suffix = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="(optional)")]
 Format = Annotated[str | None, arg(metavar="FORMAT", help_behavior_hint="(optional)")]
 Count = Annotated[int, arg(metavar="N")]

@@ -15,16 +15,17 @@ from acda.support.extras import need
 LABELS = {"conv": "Conv2d", "unfold": "unfold", "reference": "acda, plain torch", "native": "acda, native"}
 
 
-def bench(out: Folder = Path("bench"), threads: Count = 2, seconds: Number = 4.0, quick: bool = False) -> None:
+def bench(out: Folder = Path("bench"), threads: Count = 2, seconds: Number = 2.0, quick: bool = False) -> None:
     """Measure one layer side by side: Conv2d of the same size, the unfold way, the reference and the native kernel.
 
     Forward and training, as ratios to Conv2d, with the peak memory of a fresh process each. Run it on an idle machine.
-    Writes speed.json and speed.png.
+    Takes about seven minutes. Writes speed-PROCESSOR.json and speed-PROCESSOR.png, where PROCESSOR names the model and
+    the vector instructions that the kernel ran with: figures of different processors are not mixed.
 
     Args:
         out: folder for the numbers and the picture.
         threads: that torch may use.
-        seconds: for each layer, mode and contender, beyond the five rounds that everyone gets.
+        seconds: for each layer, mode and contender, beyond the three rounds that everyone gets.
         quick: only the 256-channel layers, and no memory.
     """
     if native.MISSING:
@@ -40,10 +41,11 @@ def bench(out: Folder = Path("bench"), threads: Count = 2, seconds: Number = 4.0
     for row in measuring.measure(cases, seconds, memory=not quick):
         rows.append(row)
         print(f"{row['dataset']:<42} {row['metric']:<24} {LABELS[row['name']]:<18} {row['value']:8.2f}", flush=True)
-    budget = f"{seconds} s a case, mode and contender, at least 5 rounds"
-    circumstances = write_results(out / "speed.json", rows, budget=budget, seed=0)
-    save(draw(rows, circumstances), out / "speed.png")
-    print(f"Written: {out / 'speed.json'}, {out / 'speed.png'}")
+    budget = f"{seconds} s a case, mode and contender, at least {measuring.LEAST_ROUNDS} rounds"
+    name = f"speed-{measuring.processor()}"
+    circumstances = write_results(out / f"{name}.json", rows, budget=budget, seed=0)
+    save(draw(rows, circumstances), out / f"{name}.png")
+    print(f"Written: {out / name}.json, {out / name}.png")
 
 
 def draw(rows: list[dict[str, Any]], circumstances: dict[str, Any]) -> Any:

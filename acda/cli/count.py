@@ -4,8 +4,9 @@ import json as json_format
 from pathlib import Path
 from typing import Any
 
-from acda.cli.arguments import Out, Photos, Pixels, Weights
+from acda.cli.arguments import Out, Photos, Tile, Weights
 from acda.photos.count_files import count_files, load_counter
+from acda.support.devices import Device
 from acda.support.lines import print_line
 
 
@@ -15,7 +16,8 @@ def count(
     json: bool = False,
     out: Out = None,
     weights: Weights = "crowd_counter",
-    tile: Pixels = 1024,
+    tile: Tile = None,
+    device: Device = "auto",
 ) -> int:
     """Count the people on photos, one line each.
 
@@ -24,7 +26,9 @@ def count(
         json: print a list of {"file": …, "count": …} instead.
         out: folder for pictures, marked `count`: the density drawn over each photo, with the number; or one's file.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
-        tile: side of the parts in which a large photo is looked at, in pixels; the count does not depend on it.
+        tile: side of the parts in which a large photo is looked at, in pixels; the count does not depend on it. Chosen
+            by the free memory unless given.
+        device: what to compute on; auto takes cuda, then mps, then cpu.
     """
     results: list[dict[str, Any]] = []
 
@@ -33,7 +37,7 @@ def count(
         if not json:
             print_line(f"{number:8.0f}  {path}")
 
-    status = count_files(photos, load_counter(weights, "crowd_counter"), out, done, tile)
+    status = count_files(photos, load_counter(weights, "crowd_counter", device), out, done, tile)
     if json:
         print(json_format.dumps(results, indent=1))  # in ASCII: names may be no text
     return status

@@ -1,7 +1,8 @@
 """acda denoise: photos with less noise."""
 
-from acda.cli.arguments import Count, Format, Number, Out, Photos, Pixels, Suffix, Weights
+from acda.cli.arguments import Count, Format, Number, Out, Photos, Suffix, Tile, Weights
 from acda.photos.restore_files import load_restorer, restore_files
+from acda.support.devices import Device
 from acda.support.lines import print_line
 
 
@@ -11,28 +12,31 @@ def denoise(
     out: Out = None,
     strength: Number = 1.0,
     weights: Weights = "denoiser",
-    tile: Pixels = 1024,
+    tile: Tile = None,
+    device: Device = "auto",
     overwrite: bool = False,
     format: Format = None,
     suffix: Suffix = None,
     jobs: Count = 1,
     dry_run: bool = False,
 ) -> int:
-    """Take the noise out of photos, and write them beside the originals, marked `denoised`.
+    """Remove noise from photos and write them beside the originals, marked `denoised`.
 
     Args:
         photos: files, folders or patterns.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
-        strength: from 0, the photo as it is, to 1, all that the network does.
+        strength: from 0, the photo unchanged, to 1, the full effect of the network.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
-        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
+        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it. Chosen by
+            the free memory unless given.
+        device: what to compute on; auto takes cuda, then mps, then cpu.
         overwrite: let --out lead to the photo itself.
         format: of the results: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16 bits.
         suffix: at the end of the results' names, such as _clean.
         jobs: photos at a time. Each needs its own memory.
         dry_run: read the photos, print what would be written where, and write nothing.
     """
-    restorer = load_restorer(weights, "denoiser")
+    restorer = load_restorer(weights, "denoiser", device)
     return restore_files(
         "denoise",
         photos,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from acda.cli.arguments import Weights, arg
+from acda.support.devices import Device
 
 # Every address of the machine.
 EVERYWHERE = ("0.0.0.0", "::")
@@ -19,15 +20,17 @@ def explore(
     port: Annotated[int, arg(metavar="PORT")] = 8017,
     host: Annotated[str, arg(metavar="ADDRESS")] = "127.0.0.1",
     browser: bool = True,
+    device: Device = "auto",
 ) -> None:
     """Open a page that shows, live, the filter of the place under the pointer. Ctrl-C ends it.
 
     Args:
-        photo: to begin with; others can be dropped on the page.
+        photo: the first photo; others can be dropped on the page.
         model: the name of weights or of a fresh network, a run, or a file of weights.
-        port: on which the page is served; 0 for any that is free.
+        port: the port of the page; 0 for any free one.
         host: address to serve on; this machine alone unless given.
         browser: open the page in the browser.
+        device: what to compute on; auto takes cuda, then mps, then cpu.
     """
     if not 0 <= port < 65536:
         raise ValueError(f"--port needs to be from 0 to 65535; got {port}.")
@@ -43,7 +46,7 @@ def explore(
         except OSError as error:
             raise OSError(f"{host}:{port} cannot be used ({error.strerror}). Give another --port, or 0.") from error
         port = listener.getsockname()[1]
-        app = create_app(photo, model, _names(host))
+        app = create_app(photo, model, _names(host), device)
         listener.listen(128)  # from here on a browser waits, and is not refused
         name = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
         address = f"http://{name}:{port}/"

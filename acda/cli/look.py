@@ -10,6 +10,7 @@ from acda.insight.report import at_places, summary
 from acda.insight.subject import find_subject, look_inside
 from acda.photos.batch import output_path
 from acda.photos.files import read_photo, revealed
+from acda.support.devices import Device
 from acda.support.lines import printable
 from acda.support.names import unknown
 
@@ -22,6 +23,7 @@ def look(
     layer: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(optional)")] = None,
     at: Annotated[tuple[str, ...], arg(metavar="X,Y [X,Y ...]", help_behavior_hint="(optional)")] = (),
     json: bool = False,
+    device: Device = "auto",
 ) -> None:
     """Draw the weight of each scale, the receptive fields, and the filters at chosen places, in one PNG.
 
@@ -32,8 +34,9 @@ def look(
         layer: name of the layer; the first adaptive one unless given.
         at: places on the photo, x,y in pixels; the most different ones unless given.
         json: print the numbers instead of drawing.
+        device: what to compute on; auto takes cuda, then mps, then cpu.
     """
-    subject = find_subject(model)
+    subject = find_subject(model, device)
     pixels = revealed(read_photo(photo))
     seen = look_inside(subject, pixels)
     views = seen.captured.layers

@@ -1,7 +1,8 @@
 """acda restore: a network of your own applied to photos."""
 
-from acda.cli.arguments import Count, Format, Number, Out, Photos, Pixels, Suffix, Weights
+from acda.cli.arguments import Count, Format, Number, Out, Photos, Suffix, Tile, Weights
 from acda.photos.restore_files import load_restorer, restore_files
+from acda.support.devices import Device
 from acda.support.lines import print_line
 
 
@@ -11,28 +12,31 @@ def restore(
     weights: Weights,
     out: Out = None,
     strength: Number = 1.0,
-    tile: Pixels = 1024,
+    tile: Tile = None,
+    device: Device = "auto",
     overwrite: bool = False,
     format: Format = None,
     suffix: Suffix = None,
     jobs: Count = 1,
     dry_run: bool = False,
 ) -> int:
-    """Apply a trained restorer to photos as they are, and write the results beside them, marked `restored`.
+    """Apply a trained restorer to photos and write the results beside them, marked `restored`.
 
     Args:
         photos: files, folders or patterns.
         weights: a name, a file of weights, or the folder of a run.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
-        strength: from 0, the photo as it is, to 1, all that the network does.
-        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
+        strength: from 0, the photo unchanged, to 1, the full effect of the network.
+        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it. Chosen by
+            the free memory unless given.
+        device: what to compute on; auto takes cuda, then mps, then cpu.
         overwrite: let --out lead to the photo itself.
         format: of the results: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16 bits.
         suffix: at the end of the results' names, such as _clean.
         jobs: photos at a time. Each needs its own memory.
         dry_run: read the photos, print what would be written where, and write nothing.
     """
-    restorer = load_restorer(weights)
+    restorer = load_restorer(weights, None, device)
     return restore_files(
         "restore",
         photos,

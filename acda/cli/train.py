@@ -1,15 +1,15 @@
 """acda train: run a recipe."""
 
+import inspect
 import sys
-from dataclasses import replace
-from typing import Annotated, Any
+from dataclasses import field, make_dataclass, replace
 
 from acda.support.extras import need
 from acda.training.recipes import find_recipe
 
 USAGE = """usage: acda train RECIPE [--data DIR] [settings]
 
-RECIPE is required. `acda recipes` lists the recipes; `acda train RECIPE --help` tells the settings of one."""
+RECIPE is required. `acda recipes` lists the recipes; `acda train RECIPE --help` lists the settings of one."""
 
 
 def run(arguments: list[str]) -> int | None:
@@ -23,20 +23,11 @@ def run(arguments: list[str]) -> int | None:
     from acda.training.run import Run, fit
 
     default = function()
-    flat = tyro.conf.OmitArgPrefixes
-
-    def train(recipe: Any, run: Any) -> None:
-        recipe = replace(recipe, options=default.options | recipe.options)
-        scores = fit(recipe, name, run)
-        print(", ".join(f"{key} {value}" for key, value in scores.items()))
-
-    train.__annotations__ = {
-        "recipe": Annotated[type(default), flat],
-        "run": Annotated[Run, flat],
-        "return": None,
-    }
-    train.__doc__ = function.__doc__
-    # Of options that it is given tyro would make one setting each, and allow no others.
-    train.__defaults__ = (replace(default, options={}), Run())
-    tyro.cli(train, args=rest, prog=f"acda train {name}")
+    # Given options as defaults, tyro would make one setting of each and allow no others.
+    recipe_field = field(default=replace(default, options={}))
+    settings = make_dataclass("Settings", [("recipe", type(default), recipe_field), ("run", Run, field(default=Run()))])
+    flat = (tyro.conf.OmitArgPrefixes,)
+    chosen = tyro.cli(settings, args=rest, prog=f"acda train {name}", description=inspect.getdoc(function), config=flat)
+    scores = fit(replace(chosen.recipe, options=default.options | chosen.recipe.options), name, chosen.run)
+    print(", ".join(f"{key} {value}" for key, value in scores.items()))
     return None

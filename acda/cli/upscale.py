@@ -1,9 +1,10 @@
-"""acda upscale: larger photos, sharpened by a network that has seen real lenses."""
+"""acda upscale: enlarge photos with a network that was trained on photos of real lenses."""
 
 from typing import Annotated
 
-from acda.cli.arguments import Count, Format, Number, Out, Photos, Pixels, Suffix, Weights, arg
+from acda.cli.arguments import Count, Format, Number, Out, Photos, Suffix, Tile, Weights, arg
 from acda.photos.restore_files import load_restorer, restore_files
+from acda.support.devices import Device
 from acda.support.lines import print_line
 
 
@@ -14,7 +15,8 @@ def upscale(
     scale: Annotated[float | None, arg(metavar="X", help_behavior_hint="(optional)")] = None,
     strength: Number = 1.0,
     weights: Weights = "super_resolver",
-    tile: Pixels = 1024,
+    tile: Tile = None,
+    device: Device = "auto",
     overwrite: bool = False,
     format: Format = None,
     suffix: Suffix = None,
@@ -27,16 +29,18 @@ def upscale(
         photos: files, folders or patterns.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         scale: how many times as wide and as high; what the weights say unless given, or 2 where they say nothing.
-        strength: from 0, only enlarged, to 1, all that the network does; less suits pictures that are sharp already.
+        strength: from 0, only enlarged, to 1, the full effect; less suits pictures that are sharp already.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
-        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it.
+        tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it. Chosen by
+            the free memory unless given.
+        device: what to compute on; auto takes cuda, then mps, then cpu.
         overwrite: let --out lead to the photo itself.
         format: of the results: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16 bits.
         suffix: at the end of the results' names, such as _clean.
         jobs: photos at a time. Each needs its own memory.
         dry_run: read the photos, print what would be written where, and write nothing.
     """
-    restorer = load_restorer(weights, "super_resolver")
+    restorer = load_restorer(weights, "super_resolver", device)
     times = scale if scale is not None else restorer.own_scale or 2.0
     mark = f"_x{times:g}"
     return restore_files(

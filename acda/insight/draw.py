@@ -13,7 +13,7 @@ from acda.support.drawing import MARK, new_figure, save
 
 
 def draw_look(photo: Tensor, view: LayerView, places: list[tuple[int, int]], path: Path) -> None:
-    """photo: (1, 3, H, W) of eight bits, of the size that the model saw    places: (y, x) on the layer's map"""
+    """photo: (1, 3, H, W) of uint8, of the size that the model saw    places: (y, x) on the layer's map"""
     pixels = photo[0].permute(1, 2, 0).numpy()
     height, width = pixels.shape[:2]
     scales, atoms = view.scales, view.layer.num_atoms
@@ -26,7 +26,7 @@ def draw_look(photo: Tensor, view: LayerView, places: list[tuple[int, int]], pat
     axes = upper.subplots(1, maps)
     for panel in axes:
         panel.set_anchor("N")
-    # A bar that nobody sees, so that the photo stands as high as the maps.
+    # An invisible bar, so that the photo is as high as the maps.
     _bar(upper, _photo(axes[0], pixels, view, places), axes[0], " ", aspect=20).ax.set_visible(False)
     weights = view.scale_weights()[0].numpy()
     for panel, scale, weight in zip(axes[1:-1], scales, weights, strict=True):

@@ -1,6 +1,6 @@
 """Serve the page to whoever connects, and let nobody hold a connection, or the end of the server, without limit.
 
-uvicorn waits as long as it takes for the rest of a request. Each part of one has a time of its own here.
+uvicorn waits without limit for the rest of a request. Here each part of a request has a time limit.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ def server_of(app: Any) -> uvicorn.Server:
         http=Bounded,
         ws="none",
         lifespan="off",  # a second Ctrl-C would end it with a traceback
-        log_level="error",  # what strangers send is no news
+        log_level="error",  # what strangers send is not logged
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         limit_concurrency=MOST_CONNECTIONS,

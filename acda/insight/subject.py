@@ -1,4 +1,4 @@
-"""What is looked into: weights, a fresh network by name, or a fresh layer; and a photo for it."""
+"""The network that is inspected (weights, a fresh network by name, or a fresh layer), and a photo for it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,22 +14,28 @@ from acda.photos.files import resized
 from acda.photos.ready import ready
 from acda.photos.trained import Trained
 from acda.photos.weights import IMAGENET_STATISTICS, load
+from acda.support.devices import device_named
 
 FRESH = "fresh layer"
-# Larger photos are looked at smaller: a map of coefficients has a hundred numbers a pixel.
+# Larger photos are reduced: a map of coefficients has a hundred numbers a pixel.
 LARGEST = 1024
 
 
 @dataclass(frozen=True)
 class Look:
-    """A photo as the model saw it, (1, 3, H, W) of eight bits, and what its layers did."""
+    """A photo as the model saw it, (1, 3, H, W) of uint8, and what its layers did."""
 
     photo: Tensor
     captured: Captured
 
 
-def find_subject(name: str) -> Trained:
-    """By the name of weights or of a fresh model, or by a file of weights."""
+def find_subject(name: str, device: str = "cpu") -> Trained:
+    """By the name of weights or of a fresh model, or by a file of weights. device: as in device_named"""
+    where = device_named(device)
+    return _found(name).to(where)
+
+
+def _found(name: str) -> Trained:
     if name == FRESH:
         torch.manual_seed(0)
         return Trained(nn.Sequential(AdaptiveConv2d(3, 8, 7, padding=3)), IMAGENET_STATISTICS, {})

@@ -10,7 +10,7 @@ from torch import Tensor
 from acda.bases import multiscale_fourier_bessel
 from acda.layers import AdaptiveConv2d
 
-# At a time, so that they stay in the cache.
+# Places at a time, so that they stay in the cache.
 PLACES = 16384
 
 
@@ -94,7 +94,7 @@ class LayerView:
         return self._at_all_places(field)
 
     def _at_all_places(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """function of α as (B, M, L, places), some places at a time: of a large map α is all that there is room for."""
+        """function of α as (B, M, L, places), some places at a time: a large map leaves room for little else."""
         parts = [function(part) for part in self.alpha.flatten(3).split(PLACES, 3)]
         return torch.cat(parts, -1).unflatten(-1, self.size)
 
@@ -117,7 +117,7 @@ class LayerView:
         return torch.stack([diversity(group.flatten(1, 2)) for group in self._by_scale()]).mean(0)
 
     def most_different(self, count: int = 3, image: int = 0) -> list[tuple[int, int]]:
-        """Places whose coefficients are far from each other: begin far from the mean, then always the farthest.
+        """Places whose coefficients are far from each other: the first far from the mean, then always the farthest.
 
         count: how many    image: its number in the batch
         """

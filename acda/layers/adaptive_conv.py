@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from acda.backends import Backend, choose
+from acda.backends.calling import call, like_input
 from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
-from acda.functional import adaptive_conv2d, like_input, takes_native
+from acda.checks import check_operands
 from acda.layers.conv_like import ConvLike, check_counts
 from acda.layers.generator import TANH_POWER, AtomGenerator
 from acda.layers.imitation import EXACT, ConversionWarning, imitate, start_from, why_not_conv2d
@@ -96,21 +98,30 @@ class AdaptiveConv2d(ConvLike):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.mixing)
-        # Φ and the kernel both work fastest in channels_last: change the format once, not twice.
-        inner = x.contiguous(memory_format=torch.channels_last) if takes_native(self.backend, x, self.bases) else x
-        alpha = self.coefficients(inner)
+        kernels = choose(self.backend, x, self.bases)
+        # Φ and the operator both take this format: change it once, not twice.
+        inner = x.contiguous(memory_format=torch.channels_last) if kernels.WANTS_CHANNELS_LAST else x
+        alpha = self._coefficients(inner, kernels)
+        check_operands(x, alpha, self.bases, self.mixing, self.bias, self.groups)
         if not torch.is_grad_enabled():
             inner = x  # the kernel reads either format: nothing has to keep the copy
         inner, window = self.extended(inner)
-        arguments = (inner, alpha, self.bases, self.mixing, self.bias, *window[1:], self.groups, self.backend)
-        return like_input(adaptive_conv2d(*arguments), x)
+        operands = (inner, alpha, self.bases, self.mixing, self.bias)
+        y = call(kernels.adaptive_conv2d, operands, window, self.groups, keeps_half=kernels.KEEPS_HALF)
+        return like_input(y, x)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """α, what Φ predicts for every output pixel: (B, M, L, P, Q)."""
         self.check(x, self.mixing)
+        return self._coefficients(x)
+
+    def _coefficients(self, x: Tensor, kernels: Backend | None = None) -> Tensor:
+        """coefficients, of an input that was checked."""
         P, Q = self.window.output_size(x.shape[2], x.shape[3])
         M, L = self.num_atoms, self.num_elements
-        alpha = self.generator(x)
+        # Any other Φ, even one derived from ours, may take nothing but the map.
+        ours = type(self.generator) is AtomGenerator and "forward" not in vars(self.generator)
+        alpha = self.generator(x, kernels=kernels) if ours else self.generator(x)
         if not isinstance(alpha, Tensor) or tuple(alpha.shape) != (x.shape[0], M * L, P, Q):
             came = tuple(alpha.shape) if isinstance(alpha, Tensor) else type(alpha).__name__
             raise ValueError(

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acda.functional import check_alike, check_groups, check_input
+from acda.checks import check_alike, check_groups, check_input
 from acda.window import Pair, Window, kernel_side, whole
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")

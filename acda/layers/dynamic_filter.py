@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from acda.backends.calling import like_input
 from acda.backends.reference import needs_grad
-from acda.functional import like_input
 from acda.layers.conv_like import ConvLike
 from acda.layers.generator import TANH_POWER, AtomGenerator
 from acda.window import Pair

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acda.functional import like_input
+from acda.backends.calling import like_input
 from acda.layers.conv_like import ConvLike, check_counts
 from acda.window import Pair
 

@@ -5,9 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acda.backends import native
-from acda.functional import check_alike, check_input, conv2d, conv2d_tanh, takes_native_exactly
-from acda.layers.conv_like import check_counts, check_padding_mode, has_hooks
+from acda.backends import Backend, choose
+from acda.checks import check_alike, check_input
+from acda.layers.conv_like import check_counts, check_padding_mode
+from acda.layers.step import ForgivingBatchNorm2d, step
 from acda.window import Pair, Window, kernel_side
 
 # E[tanh²(g)] for a standard normal g: the mean square of what a fresh Φ predicts in train mode.
@@ -90,38 +91,31 @@ class AtomGenerator(nn.Module):
         mean = values @ share
         return mean, values.square() @ share - mean.square()
 
-    def forward(self, x: Tensor) -> Tensor:
-        check_input(x)
+    def forward(self, x: Tensor, *, kernels: Backend | None = None) -> Tensor:
+        """kernels: the backend to compute it with, from a layer that has checked x; asked for here unless given."""
+        if kernels is None:
+            check_input(x)
+            kernels = choose(self.backend, x)
+        self._check_fit(x)
+        margin = self.squeeze.kernel_size[0] // 2
+        hidden = self._step(x, self.squeeze, self.squeeze_norm, (margin, margin), kernels)
+        return self._step(hidden, self.predict, self.predict_norm, self._margins(), kernels)
+
+    def _check_fit(self, x: Tensor) -> None:
         if x.shape[1] != self.in_channels:
             raise ValueError(f"the generator needs {self.in_channels} channels in (B, C, H, W); got {tuple(x.shape)}.")
         if type(self.squeeze) is nn.Conv2d:
             check_alike(x, generator=self.squeeze.weight)
         self.window.output_size(x.shape[2], x.shape[3])  # refuses a map that is too small
-        margin = self.squeeze.kernel_size[0] // 2
-        hidden = self._step(x, self.squeeze, self.squeeze_norm, (margin, margin))
-        return self._step(hidden, self.predict, self.predict_norm, self._margins())
 
     def _margins(self) -> tuple[int, int]:
         """How far outside the map a 3×3 window has to begin to share its centre with the layer's first window."""
         (py, px), (ry, rx) = self.window.padding, self.window.reach
         return py - ry + 1, px - rx + 1
 
-    def _step(self, x: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, margins: tuple[int, int]) -> Tensor:
-        """Convolve, normalise, squash: with fixed statistics and nothing to differentiate, in one pass over the map.
-
-        Modules that somebody has changed or listens to (other ones, pruning, weight norms, hooks) are called as they
-        are.
-        """
+    def _step(self, x: Tensor, conv: nn.Module, norm: nn.Module, margins: tuple[int, int], kernels: Backend) -> Tensor:
         x, padding = self._extend(x, margins)
-        if not _is_ours(conv, norm):
-            py, px = padding
-            y: Tensor = norm(conv(F.pad(x, (px, px, py, py)))).tanh()
-            return y
-        stride = conv.stride[0], conv.stride[1]
-        if norm.training or not _may_fold() or norm.running_var is None or has_hooks(norm):
-            return _norm_tanh(conv2d(x, conv.weight, stride, padding, self.backend), norm, self.backend)
-        weight, shift = _folded(conv, norm)
-        return conv2d_tanh(x, weight, shift, stride, padding, self.backend)
+        return step(x, conv, norm, padding, kernels)
 
     def _extend(self, x: Tensor, margins: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """The map extended by these margins in the layer's padding mode.
@@ -142,82 +136,6 @@ class AtomGenerator(nn.Module):
     def extra_repr(self) -> str:
         side, stride, padding, dilation = self.window
         return f"for a {side}×{side} layer, {stride=}, {padding=}, {dilation=}, padding_mode={self.padding_mode!r}"
-
-
-class ForgivingBatchNorm2d(nn.BatchNorm2d):
-    """BatchNorm2d that takes the running statistics where a batch has none of its own: one value, or no value.
-
-    nn.BatchNorm2d refuses to train on a single pixel; a convolution does not, and neither does a layer made to
-    replace one.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training and _pixels(x) < 2:
-            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
-        return super().forward(x)
-
-    def tanh(self, x: Tensor) -> Tensor:
-        """The Tanh of forward(x), by the native kernel."""
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        assert self.num_batches_tracked is not None
-        assert self.momentum is not None
-        if not self.training or _pixels(x) < 2:
-            return native.norm_tanh(x, self.weight, self.bias, self.running_mean, self.running_var, self.eps)[0]
-        y, mean, var = native.norm_tanh(x, self.weight, self.bias, None, None, self.eps)
-        with torch.no_grad():
-            self.num_batches_tracked.add_(1)
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(var * (_pixels(x) / (_pixels(x) - 1)), self.momentum)
-        return y
-
-
-def _pixels(x: Tensor) -> int:
-    """Values of one channel."""
-    return x.shape[0] * x.shape[2] * x.shape[3]
-
-
-def _norm_tanh(u: Tensor, norm: nn.BatchNorm2d, backend: str) -> Tensor:
-    """tanh(norm(u)); in one operator where norm is Φ's own and nobody listens to it."""
-    listened = has_hooks(norm)
-    tracking = norm.running_var is not None and norm.momentum is not None and norm.track_running_stats
-    plain = tracking and not listened
-    if isinstance(norm, ForgivingBatchNorm2d) and plain and u.numel() and takes_native_exactly(backend, u):
-        return norm.tanh(u)
-    y = norm(u)
-    # In place, unless somebody may have kept what the normalisation returned.
-    return y.tanh() if listened else y.tanh_()
-
-
-def _is_ours(conv: nn.Module, norm: nn.Module) -> bool:
-    """Whether the two are of the kind that Φ is made with, so that they can be computed without calling them."""
-    return (
-        type(conv) is nn.Conv2d
-        and conv.bias is None
-        and (conv.padding, conv.dilation, conv.groups) == ((0, 0), (1, 1), 1)
-        and type(norm) in (nn.BatchNorm2d, ForgivingBatchNorm2d)
-        and norm.weight is not None
-        and norm.bias is not None
-        and not has_hooks(conv)
-        and not any("forward" in vars(part) for part in (conv, norm))
-    )
-
-
-def _may_fold() -> bool:
-    """Whether a step may be one operation: nothing is differentiated, or torch.jit records plain torch, which can be.
-
-    torch.jit.trace checks its graph against a second one without gradients: both have to be the same.
-    """
-    return not torch.is_grad_enabled() or torch._C._get_tracing_state() is not None
-
-
-def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """Weight and bias of the one convolution that equals conv followed by norm with its running statistics."""
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-    dtype = conv.weight.dtype  # normalisations may be kept in a wider one
-    return (conv.weight * scale[:, None, None, None]).to(dtype), (norm.bias - norm.running_mean * scale).to(dtype)
 
 
 def _source(size: int, margin: int, mode: str, device: torch.device) -> Tensor:

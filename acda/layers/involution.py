@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acda.functional import like_input, per_pixel_conv2d
+from acda.backends.calling import like_input
+from acda.functional import per_pixel_conv2d
 from acda.layers.conv_like import ConvLike
 from acda.window import Pair
 

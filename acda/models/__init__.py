@@ -1,6 +1,6 @@
-"""The paper's networks, and those that it compares them with, by name."""
+"""The paper's networks and their baselines, by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,6 +10,7 @@ from acda.models.ad_resnet import AD_RESNETS, AdResNet
 from acda.models.blocks import BasicBlock, DynamicBottleneck
 from acda.models.crowd_counter import CROWD_COUNTERS, CrowdCounter
 from acda.models.lenet import LENETS, LeNet
+from acda.models.options import Option, typed_options
 from acda.models.photo_unet import PHOTO_UNETS, PhotoUNet
 from acda.models.restorer import RESTORERS, Restorer
 from acda.models.variational import VARIATIONAL, VariationalDenoiser
@@ -26,15 +27,30 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
-    """A fresh network by its name; options are those of its class, above all num_classes and conv.
+    """A fresh network by its name; options are the arguments of its class, above all num_classes and conv.
 
     >>> import torch
     >>> create_model("lenet_acda", num_classes=100)(torch.randn(2, 3, 32, 32)).shape
     torch.Size([2, 100])
     """
+    return _maker(name)(**options)
+
+
+def checked_options(name: str, options: Mapping[str, Any]) -> dict[str, Option]:
+    """Options for create_model(name) that come from a file or a command line, with the types that the network needs.
+
+    Unknown names, other types and numbers with which the network would fill the memory are refused.
+
+    >>> checked_options("restorer", {"num_atoms": 9, "blind_to_smooth": 1})
+    {'num_atoms': 9, 'blind_to_smooth': True}
+    """
+    return typed_options(name, _maker(name), options)
+
+
+def _maker(name: str) -> Callable[..., nn.Module]:
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    return MODELS[name](**options)
+    return MODELS[name]
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -57,6 +73,7 @@ __all__ = [
     "PhotoUNet",
     "Restorer",
     "VariationalDenoiser",
+    "checked_options",
     "create_model",
     "list_models",
 ]

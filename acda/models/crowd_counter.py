@@ -1,4 +1,4 @@
-"""Crowd counters: an Ad-ResNet without its first pooling and its classifier, and transposed convolutions behind it."""
+"""Crowd counters: an Ad-ResNet without its first pooling and its classifier, then transposed convolutions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,10 +24,10 @@ class CrowdCounter(nn.Module):
     torch.Size([1, 1, 25, 33])
     """
 
-    # Pixels per cell of the map, and from one place to the next at which the network does the same.
+    # Pixels per cell of the map, and the period of the network: shifted by so many pixels, it does the same.
     cell = 4
     stride = 16
-    # Densities are a few thousandths; the last layer learns them in this unit, of a size that optimisers are made for.
+    # Densities are a few thousandths. The last layer learns them in this unit, so that its outputs are near 1.
     unit = 0.01
 
     def __init__(self, backbone: Callable[..., AdResNet], widths: tuple[int, int] = (128, 64)) -> None:
@@ -40,7 +40,7 @@ class CrowdCounter(nn.Module):
         )
         self.density = nn.Conv2d(widths[-1], 1, 1)
         assert self.density.bias is not None
-        # A fresh network sees nobody: what it predicts grows from there.
+        # A fresh network predicts nearly no people.
         nn.init.normal_(self.density.weight, std=0.01)
         nn.init.zeros_(self.density.bias)
 
@@ -50,7 +50,7 @@ class CrowdCounter(nn.Module):
         return cropped(self.unit * self.density(maps), -(-H // self.cell), -(-W // self.cell))
 
     def load_classifier(self, state: dict[str, Tensor]) -> None:
-        """Begin with the weights of a trained classifier of the same kind; what only it has, its head, stays out.
+        """Load the weights of a trained classifier of the same kind, without its head.
 
         state: its state dict
         """
@@ -72,7 +72,7 @@ def _doubling(before: int, after: int) -> tuple[nn.Module, ...]:
     )
 
 
-# The paper's baseline, and the per-image rival: the same code with another convolution in the deep half.
+# The paper's baseline, and one with a filter per image: the same code with another convolution in the deep half.
 _KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "": ("", {}),
     "_conv": ("_conv", {}),

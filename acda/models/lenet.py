@@ -16,7 +16,7 @@ class LeNet(nn.Module):
 
     widths: filters of the two convolutions; linear: units of the two hidden linear layers.
     conv: what stands in for nn.Conv2d, any layer with its arguments.
-    num_classes=0 returns the last hidden layer's units. Names and methods are those of timm's networks.
+    num_classes=0 returns the units of the last hidden layer. Names and methods are those of timm's networks.
     x: (B, in_chans, 32, 32)    returns: (B, num_classes)
     """
 
@@ -79,8 +79,8 @@ class LeNet(nn.Module):
             self.fc = nn.Linear(self.num_features, num_classes, device=like.device, dtype=like.dtype)
 
 
-# Φ begins with a 3×3 here: of three and six channels a 1×1 sees too little. It makes lenet_acda sixty times
-# the multiply-adds of lenet; lenet_wide spends the same on width.
+# Φ begins with a 3×3 here: with three and six channels a 1×1 sees too little. This gives lenet_acda sixty times
+# the multiply-adds of lenet; lenet_wide has as many, by its width.
 LENETS: dict[str, Callable[..., LeNet]] = {
     "lenet": LeNet,
     "lenet_acda": partial(LeNet, conv=partial(AdaptiveConv2d, first_kernel=3)),

@@ -11,7 +11,7 @@ from acda.models.whole_strides import in_whole_strides
 
 
 class PhotoUNet(nn.Module):
-    """What is wrong with a photo, predicted and subtracted from it. Any size.
+    """Predict what is wrong with a photo and subtract it. Any size.
 
     Unlike `Restorer`, the network of the paper, it keeps a path at half the resolution, whose pixels hold all of the
     photo, and has no batch normalisation outside Φ.
@@ -19,7 +19,7 @@ class PhotoUNet(nn.Module):
     width: channels at half the resolution; twice as many at a quarter
     outer, inner: residual blocks before and after the quarter, each; blocks there
     conv, kernel_size: the first layer of each block
-    layer: further arguments of that layer, as hidden=32
+    layer: further arguments of that layer, such as hidden=32
     x: (B, 3, H, W), about 0 to 1    returns: the same shape
 
     >>> import torch
@@ -27,7 +27,7 @@ class PhotoUNet(nn.Module):
     torch.Size([1, 3, 21, 34])
     """
 
-    # Pixels per output pixel, and from one place to the next at which the network does the same.
+    # Pixels per output pixel, and the period of the network: shifted by so many pixels, it does the same.
     cell = 1
     stride = 4
 
@@ -53,7 +53,7 @@ class PhotoUNet(nn.Module):
         last = self.tail[0]
         assert isinstance(last, nn.Conv2d)
         assert last.bias is not None
-        nn.init.normal_(last.weight, std=1e-3)  # begin with nearly the photo itself
+        nn.init.normal_(last.weight, std=1e-3)  # start with nearly the photo itself
         nn.init.zeros_(last.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class PhotoUNet(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """A layer of any kind, ReLU, and a 3×3 convolution, beside a shortcut; begins as the shortcut."""
+    """A layer of any kind, ReLU, and a 3×3 convolution, beside a shortcut; starts as the shortcut."""
 
     def __init__(self, width: int, conv: Callable[..., nn.Module], kernel_size: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Restorers of photos: dynamic bottlenecks at a quarter of the resolution (the paper's Section 4.3), and rivals."""
+"""Networks that restore photos: dynamic bottlenecks at a quarter of the resolution (Section 4.3), and baselines."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,8 +17,8 @@ class Trunk(nn.Module):
     """Down to a quarter of the resolution by pixel-unshuffle and convolutions, eight dynamic bottlenecks, and up again.
 
     conv, kernel_size: what is in the middle of the blocks. out_channels: of the result, at full resolution.
-    blind_to_smooth: begin with first filters that answer to detail and noise alone, as our denoisers do.
-    x: (B, in_channels, H, W), about 0 to 1, both multiples of 4    returns: (B, out_channels, H, W)
+    blind_to_smooth: initialise the first filters so that they respond to detail and noise only, as our denoisers do.
+    x: (B, in_channels, H, W), about 0 to 1; H and W multiples of 4    returns: (B, out_channels, H, W)
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Trunk(nn.Module):
             nn.Conv2d(width // 4, 4 * out_channels, 3, padding=1),
             nn.PixelShuffle(2),
         )
-        # These have no normalisation behind them: with torch's default the signal fades on its way, and with input
-        # whose mean is not zero the first steps, which are all about that mean, leave most of their ReLUs dead.
+        # No normalisation follows these: with torch's default initialisation the signal fades from layer to layer, and
+        # with input whose mean is not zero the first steps fit that mean and leave most of the ReLUs dead.
         for part in (*self.down, self.up[0]):
             if isinstance(part, nn.Conv2d):
                 nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
@@ -71,9 +71,9 @@ class Trunk(nn.Module):
 
 
 def _blind_to_smooth(conv: nn.Conv2d) -> None:
-    """Take from the filters of a convolution behind PixelUnshuffle(2) what answers to a constant or a slope of colour.
+    """Remove from the filters of a convolution after PixelUnshuffle(2) the response to a constant or a slope of colour.
 
-    What they see of photos is then several times smaller, and they become six times as large.
+    Their responses to photos are then several times smaller; the filters are made six times larger to compensate.
     """
     colours, side = conv.in_channels // 4, 2 * conv.kernel_size[0]
     along = torch.linspace(-1, 1, side)
@@ -86,12 +86,12 @@ def _blind_to_smooth(conv: nn.Conv2d) -> None:
 
 
 class Restorer(nn.Module):
-    """What is missing from a photo, predicted and added to it. Any size.
+    """Predict what is missing from a photo and add it. Any size.
 
     channels: of the photo
     conv, kernel_size: the layers in the middle of the blocks
-    blind_to_smooth: how the trunk begins, for noise
-    layer: further arguments of the layers in the middle of the blocks, as num_atoms=9
+    blind_to_smooth: how the trunk is initialised; True for denoising
+    layer: further arguments of the layers in the middle of the blocks, such as num_atoms=9
     x: (B, channels, H, W), about 0 to 1    returns: the same shape
 
     >>> import torch
@@ -99,7 +99,7 @@ class Restorer(nn.Module):
     torch.Size([1, 3, 21, 34])
     """
 
-    # Pixels per output pixel, and from one place to the next at which the network does the same.
+    # Pixels per output pixel, and the period of the network: shifted by so many pixels, it does the same.
     cell = 1
     stride = 4
 
@@ -117,7 +117,7 @@ class Restorer(nn.Module):
         last = self.trunk.up[-2]
         assert isinstance(last, nn.Conv2d)
         assert last.bias is not None
-        nn.init.normal_(last.weight, std=1e-3)  # begin with nearly the photo itself
+        nn.init.normal_(last.weight, std=1e-3)  # start with nearly the photo itself
         nn.init.zeros_(last.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class Restorer(nn.Module):
 
 
 class KernelPredictor(nn.Module):
-    """The same trunk predicting one filter for each pixel of the photo itself: KPN, or LP-KPN on a pyramid.
+    """Predict one filter for each pixel of the photo, with the same trunk: KPN, or LP-KPN on a pyramid.
 
     >>> import torch
     >>> KernelPredictor(KernelPrediction2d)(torch.rand(1, 3, 21, 34)).shape

@@ -1,4 +1,4 @@
-"""Denoisers that say how sure they are: VDNet's pair of networks (Yue et al., 2019), around any denoiser."""
+"""Denoisers that predict variances: VDNet's pair of networks (Yue et al., 2019), around any denoiser."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ BEST_LOG_VARIANCE = math.log(1e-6)
 
 
 class Posterior(NamedTuple):
-    """What is believed of each pixel and channel: clean ~ N(mean, e^log_variance), noise variance ~ inverse-gamma."""
+    """The posterior of each pixel and channel: clean ~ N(mean, e^log_variance), noise variance ~ inverse-gamma."""
 
     mean: Tensor
     log_variance: Tensor
@@ -105,7 +105,7 @@ def _two(before: int, after: int) -> nn.Module:
 def variational(
     conv: Callable[..., nn.Module] = AdaptiveConv2d, kernel_size: int = 7, **layer: Any
 ) -> VariationalDenoiser:
-    """The restorer's trunk with a mean and a variance at its end; layer: further arguments as Restorer's."""
+    """The restorer's trunk with a mean and a variance at its end; layer: further arguments, as in Restorer."""
     trunk = Trunk(3, 6, partial(conv, **layer), kernel_size, blind_to_smooth=True)
     model = VariationalDenoiser(trunk, stride=4)
     assert isinstance(model.denoiser, Trunk)

@@ -1,4 +1,4 @@
-"""Many photos: which ones are meant, where their results go, and going on when one of them fails."""
+"""Many photos: find them, choose where the results go, and continue when one of them fails."""
 
 import glob
 import os
@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import torch
 
 from acda.photos.files import FORMATS
 from acda.photos.image_files import images_in
@@ -63,8 +65,7 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None], j
         except BrokenPipeError:
             raise  # nobody reads on
         except Exception as error:  # whatever it is, the other photos can do nothing about it
-            what = str(error) or type(error).__name__
-            complain(verb, what if path.name in what else f"{path}: {what}")
+            complain(verb, _reason(path, error))
             return False
         return True
 
@@ -78,8 +79,15 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None], j
             raise
 
 
+def _reason(path: Path, error: Exception) -> str:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        return f"{path} does not fit into the free memory. Try a smaller --tile."
+    what = str(error) or type(error).__name__
+    return what if path.name in what else f"{path}: {what}"
+
+
 def are_several(names: list[str], found: list[Path]) -> bool:
-    """Whether results need a folder: for several photos, and for what is a folder or a pattern with but one."""
+    """Whether results need a folder: for several photos, and for a folder or a pattern with only one."""
     return len(found) > 1 or found != [Path(name) for name in names]
 
 
@@ -116,7 +124,7 @@ def real(path: Path) -> Path:
 
 
 class Places:
-    """Files to which results go: none of the photos that were given, unless that is asked for, and none twice."""
+    """The files of results: none is one of the given photos, unless that is asked for, and none is used twice."""
 
     def __init__(self, photos: Iterable[Path], overwrite: bool = False) -> None:
         self.photos = {real(photo) for photo in photos}
@@ -125,7 +133,7 @@ class Places:
         self.one_at_a_time = threading.Lock()
 
     def take(self, to: Path, photo: Path) -> None:
-        """Refuse a place that is not free for this photo's result; otherwise it is taken."""
+        """Reserve a path for the result of a photo; refuse one that is not free."""
         place = real(to)
         if place.is_symlink():  # where links lead in a circle, there is no file behind them
             raise ValueError(f"{to} is a link that leads back to itself. Give another place.")
@@ -139,5 +147,5 @@ class Places:
         if first != photo:
             raise ValueError(
                 f"the result for {photo} would be written over that for {first}, which has the same name: {to}. "
-                "Give them separately, each with an output of its own."
+                "Give them separately, each with its own output."
             )

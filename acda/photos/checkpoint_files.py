@@ -13,7 +13,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     _check_intact(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a pickle of something else ends in whatever it happens to mean
+    except Exception as error:  # a pickle of something else can raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise ValueError(f"{path} cannot be read as a checkpoint ({reason}).") from error
     if not isinstance(content, dict):
@@ -30,7 +30,7 @@ def read_checkpoint_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, st
     ):
         raise ValueError(f"{path} has no weights: `acda train` did not write it.")
     if not isinstance(facts, dict) or not all(isinstance(x, str) for pair in facts.items() for x in pair):
-        raise ValueError(f"{path} does not tell its network. Finish its run with --resume, and use its weights.")
+        raise ValueError(f"{path} does not name its network. Finish its run with --resume, and use its weights.")
     return dict(tensors), facts
 
 
@@ -44,7 +44,7 @@ def _check_intact(path: Path) -> None:
             damaged = file.testzip() if sound and len({part.filename for part in parts}) == len(parts) else ""
     except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
-    except Exception as error:  # zipfile has an error of its own for few of the ways to be no zip file
+    except Exception as error:  # zipfile raises its own error for only some of the files that are no zip files
         empty = path.stat().st_size == 0
         raise ValueError(f"{path} {'is empty' if empty else f'is cut off or not a checkpoint ({error})'}.") from error
     if damaged is not None:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from acda.photos.files import Photo, revealed
 from acda.photos.given import photos_of
-from acda.photos.restore import TILE, check_tile
+from acda.photos.memory import side_of_tiles
+from acda.photos.restore import check_tile
 from acda.photos.tiles import apply_in_tiles
 from acda.photos.trained import Trained
 
@@ -34,7 +35,8 @@ class PeopleCounter(Trained):
 
     Call it with what PhotoRestorer takes: a PIL image, an array or a tensor, of any size.
 
-    tile: side of the parts in which a photo is looked at, in pixels; it changes the memory and not the result
+    tile: side of the parts in which a photo is looked at, in pixels; by the free memory unless given. It changes the
+        memory and not the result
 
     >>> from acda import create_model
     >>> counter = PeopleCounter(create_model("crowd_counter_s"), torch.tensor([[120.0] * 3, [60.0] * 3]), {})
@@ -43,7 +45,7 @@ class PeopleCounter(Trained):
     (torch.Size([2]), torch.Size([2, 13, 18]))
     """
 
-    def forward(self, photo: Any, *, tile: int = TILE) -> Counted:
+    def forward(self, photo: Any, *, tile: int | None = None) -> Counted:
         check_tile(tile)
         densities = [self.density_of(each, tile) for each in photos_of(photo)]
         counts = [people_in(each) for each in densities]
@@ -51,12 +53,13 @@ class PeopleCounter(Trained):
             return Counted(torch.tensor(counts, device=photo.device), torch.stack(densities).float().to(photo.device))
         return Counted(counts[0], densities[0].float().numpy())
 
-    def density_of(self, photo: Photo, tile: int = TILE) -> Tensor:
+    def density_of(self, photo: Photo, tile: int | None = None) -> Tensor:
         """The density map of what is seen of a photo, (H/4, W/4), in float64 so that its sum is exact in any order."""
         seen = revealed(photo)
-        return apply_in_tiles(self.model, seen, tile, prepare=self.normalised)[0, 0].double().cpu()
+        side = side_of_tiles(self.model, seen) if tile is None else tile
+        return apply_in_tiles(self.model, seen, side, prepare=self.normalised)[0, 0].cpu().double()
 
 
 def people_in(density: Tensor) -> float:
-    """The sum of a density map. That of an empty square may be a little less than nobody."""
+    """The sum of a density map, at least 0; that of an empty scene may be slightly negative."""
     return max(0.0, float(density.sum()))

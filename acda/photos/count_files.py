@@ -1,4 +1,4 @@
-"""Files of photos, on which people are counted one by one: what `acda count` does."""
+"""Count the people on files of photos, one by one: what `acda count` does."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,21 +10,27 @@ from acda.photos.count import PeopleCounter, people_in
 from acda.photos.files import FORMATS, Photo, read_photo, revealed
 from acda.photos.restore import check_tile
 from acda.photos.weights import find_weights, load
+from acda.support.devices import device_named
 from acda.support.drawing import new_figure, save
 
 
-def load_counter(weights: str | Path, own: str | None = None) -> PeopleCounter:
-    """Weights that count people. own: as in find_weights"""
+def load_counter(weights: str | Path, own: str | None = None, device: str = "cpu") -> PeopleCounter:
+    """Weights that count people. own: as in find_weights    device: as in device_named"""
+    where = device_named(device)
     trained = load(find_weights(weights, own))
     if not isinstance(trained, PeopleCounter):
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not count people.")
-    return trained
+    return trained.to(where)
 
 
 def count_files(
-    names: Iterable[str], counter: PeopleCounter, out: Path | None, done: Callable[[Path, float], None], tile: int
+    names: Iterable[str],
+    counter: PeopleCounter,
+    out: Path | None,
+    done: Callable[[Path, float], None],
+    tile: int | None,
 ) -> int:
-    """Count photo by photo; one that cannot be done is reported, and the others go on.
+    """Count photo by photo; one that fails is reported and skipped.
 
     out: folder for pictures of the densities, or the file of one    done: is called with each photo and its count
     returns: the exit status

@@ -29,7 +29,7 @@ WITH_ALPHA = {"PNG", "WEBP", "TIFF"}
 # The longest side that a format has room for, and bytes of EXIF or colour profile.
 LONGEST = {"JPEG": 65500, "WEBP": 16383}
 MOST_ABOUT = {"JPEG": {"exif": 65533}, "BMP": {"exif": 0, "icc_profile": 0}}
-# What is read of strangers: formats that tell their size before they are decoded, and start no other program.
+# Formats taken from strangers: they state their size before they are decoded, and start no other program.
 UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 
 
@@ -67,7 +67,7 @@ def _photo(file: Upright) -> Photo:
     alpha = None if file.alpha is None else pixels_of(np.array(file.alpha)[:, :, None])
     lost = {
         f"{file.pages} pages, of which the result has the first": file.pages > 1,
-        "more than eight bits a channel, of which the result has eight": file.deeper and file.values is None,
+        "more than 8 bits per channel, of which the result has 8": file.deeper and file.values is None,
         "the colours of a printer (CMYK), for which the result has RGB": file.mode == "CMYK",
         "a profile of other colours than RGB, which the result has not": file.profile and "icc_profile" not in about,
         f"damage ({file.damage.rstrip('.')}), which the result shows": file.damage,
@@ -100,7 +100,7 @@ def pixels_of(array: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
 
 
 def resized(x: Tensor, height: int, width: int) -> Tensor:
-    """Pixels, of eight bits or floating point, at another size, bicubic as Pillow does it."""
+    """Pixels, of uint8 or floating point, at another size, bicubic as Pillow does it."""
     image_module = need("PIL.Image", "photos")
     planes = [
         np.array(image_module.fromarray(plane.numpy()).resize((width, height), image_module.Resampling.BICUBIC))
@@ -135,14 +135,14 @@ def revealed(photo: Photo) -> Tensor:
     is no part of the picture."""
     if photo.alpha is None or not (hidden := photo.alpha[0, 0] == 0).any() or hidden.all():
         return photo.pixels
-    from scipy import ndimage  # here, because `import acda` comes by and should be quick
+    from scipy import ndimage  # imported here, so that `import acda` is quick
 
     rows, columns = ndimage.distance_transform_edt(hidden.numpy(), return_distances=False, return_indices=True)
     return photo.pixels[:, :, torch.from_numpy(rows), torch.from_numpy(columns)]
 
 
 def eight_bits(x: Tensor) -> Tensor:
-    """From 0 … 1 to pixels."""
+    """Floating point from 0 to 1 as uint8."""
     return (x.clamp(0, 1) * 255).round().to(torch.uint8)
 
 
@@ -159,7 +159,7 @@ def format_for(path: Path, height: int, width: int) -> str:
 
 
 def without_room(photo: Photo, kind: str) -> set[str]:
-    """What is about the photo and more than this format can keep."""
+    """The metadata of the photo that this format cannot keep."""
     most = MOST_ABOUT.get(kind, {})
     return {name for name, value in photo.about.items() if len(value) > most.get(name, len(value))}
 
@@ -167,8 +167,8 @@ def without_room(photo: Photo, kind: str) -> set[str]:
 def colourless(pixels: Tensor) -> Tensor:
     """The same pixels, (1, 3, H, W), with the mean of the three channels in each of them.
 
-    What a network makes of equal channels are three estimates of the same grey, and the mean trusts them alike. Luma
-    would follow green, in which the denoiser leaves the most noise.
+    From equal channels a network makes three estimates of the same grey, and the mean weights them equally. Luma would
+    follow green, in which the denoiser leaves the most noise.
     """
     mean = pixels.float().mean(1, keepdim=True)
     return (mean if pixels.is_floating_point() else mean.round().to(torch.uint8)).expand_as(pixels)

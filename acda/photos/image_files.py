@@ -1,4 +1,4 @@
-"""Reading pictures: whatever mode and depth, to three channels of eight bits; what cannot be read is named."""
+"""Read pictures of any mode and depth as three channels of uint8; what cannot be read is reported by name."""
 
 import errno
 import importlib
@@ -44,7 +44,7 @@ GREY = {"1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N", "I"}
 SIXTEEN_BITS = {"PNG", "PPM"}
 # TIFF's tag for the bits of a channel.
 BITS = 258
-# What may be there in place of a file, and would have to be waited for.
+# What a path may be in place of a file, and reading would block on.
 NO_FILES = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -58,7 +58,7 @@ ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 
 
 def read_rgb(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """(H, W, 3) of eight bits: greyscale, palette, CMYK, alpha and 16-bit files too."""
+    """(H, W, 3) of uint8: greyscale, palette, CMYK, alpha and 16-bit files too."""
     return np.asarray(open_rgb(path))
 
 
@@ -70,7 +70,7 @@ def open_rgb(path: Path) -> Any:
 
 
 def _eight_bits(image: Any) -> Any:
-    """A decoded Pillow image with three channels of eight bits."""
+    """A decoded Pillow image with three channels of 8 bits."""
     if image.mode.startswith("I"):
         grey = np.asarray(image, dtype=np.float64)
         scaled = np.clip(np.round(grey * (255 / _largest(image))), 0, 255).astype(np.uint8)
@@ -92,10 +92,10 @@ def _largest(image: Any) -> int:
 
 @dataclass(frozen=True)
 class Upright:
-    """A Pillow image of eight bits, RGB and the right way up; its transparency, or None; what its file tells about it.
+    """A Pillow image of 8 bits, RGB and upright; its transparency, or None; what its file says about it.
 
     profile: of its colours, b"" where there is none    exif: what is about the photo    pages: of its file
-    deeper: whether the file has more than eight bits a channel    mode: Pillow's, before it became RGB
+    deeper: whether the file has more than 8 bits per channel    mode: Pillow's, before it became RGB
     damage: what the decoder found wrong without giving up, or ""
     lossless: whether its file keeps every pixel    values: where it was read with all of its 16 bits, (H, W, C)
     """
@@ -113,7 +113,7 @@ class Upright:
 
     @property
     def is_grey(self) -> bool:
-        """Whether its file has no room for colours."""
+        """Whether the mode of its file has no colours."""
         return self.mode in GREY
 
 
@@ -182,7 +182,7 @@ def _keeps_pixels(file: Any) -> bool:
 
 
 def _exif(image: Any) -> Any:
-    """What a photo's file tells about it; nothing where that is damaged: the picture may be sound."""
+    """The metadata in the file of a photo; nothing where they are damaged, because the picture may be sound."""
     with suppress(Exception):
         exif = image.getexif()
         for tag in set(exif) - ABOUT_THE_PHOTO - {ORIENTATION}:
@@ -194,7 +194,7 @@ def _exif(image: Any) -> Any:
 
 
 def _transparency(image: Any) -> Any:
-    """A Pillow image of eight bits, or None where a decoded one is not transparent."""
+    """A Pillow image of 8 bits, or None where a decoded one is not transparent."""
     if image.mode in TRANSPARENT:
         return image.convert("RGBA").getchannel("A")
     clear = image.info.get("transparency")
@@ -215,7 +215,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def orientation_of(path: Path) -> int:
-    """How a camera says that it was held, from 1 to 8; 1 is upright, and what a file means that does not say."""
+    """The EXIF orientation, from 1 to 8; 1 is upright, and the default."""
     with naming(path), need("PIL.Image", "photos").open(path) as image:
         found = _exif(image).get(ORIENTATION)
     return found if found in range(1, 9) else 1

@@ -1,4 +1,4 @@
-"""Messages of libtiff: kept for the thread that decodes, so that they can be told with the name of the file.
+"""Messages of libtiff, kept for the thread that decodes, so that they can be reported with the name of the file.
 
 Pillow leaves them to libtiff, which writes them to the process's standard error, without a name.
 """
@@ -16,6 +16,8 @@ from acda.support.extras import need
 # void handler(const char *module, const char *format, va_list arguments). A va_list reaches a function as a pointer.
 HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 LONGEST = 200
+# What Pillow tells libtiff that the file is called.
+PILLOWS_NAME = b"tempfile.tif"
 _kept = threading.local()
 
 
@@ -50,9 +52,10 @@ def _listen() -> Any:
 def _receive(module: bytes | None, form: bytes, arguments: int) -> None:
     buffer = ctypes.create_string_buffer(LONGEST)
     ctypes.pythonapi.PyOS_vsnprintf(buffer, ctypes.c_size_t(LONGEST), ctypes.c_char_p(form), ctypes.c_void_p(arguments))
-    message = ": ".join(part.decode(errors="replace") for part in (module, buffer.value) if part)
+    parts = (module, buffer.value)
+    message = ": ".join(part.decode(errors="replace") for part in parts if part and part != PILLOWS_NAME)
     messages: list[str] | None = getattr(_kept, "messages", None)
-    if messages is None:  # somebody else's file, and none of our business
+    if messages is None:  # a file that somebody else decodes
         print(message, file=sys.stderr)
     elif len(messages) < 100:
         messages.append(message)

@@ -1,4 +1,4 @@
-"""A network as what it is for: the module that people call with their photos."""
+"""The module that people call with their photos, chosen by the network."""
 
 from torch import Tensor, nn
 
@@ -10,7 +10,7 @@ from acda.photos.trained import Trained
 
 
 def ready(model: nn.Module, statistics: Tensor, facts: dict[str, str], card: str = "") -> Trained:
-    """A restorer, counter or classifier of photos, by what the network is; the arguments are those of Trained."""
+    """A restorer, counter or classifier of photos, depending on the network; the arguments are those of Trained."""
     kind = Trained
     if isinstance(model, CrowdCounter):
         kind = PeopleCounter

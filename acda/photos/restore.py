@@ -1,4 +1,4 @@
-"""Photos restored by a trained network: denoised, sharpened, enlarged. In tiles, so that any size fits in memory."""
+"""Restore photos with a trained network: denoise, sharpen, enlarge. In tiles, so that any size fits in memory."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,11 +8,10 @@ from torch import Tensor
 
 from acda.photos.files import Photo, colourless, eight_bits, has_colours, resized_photo, revealed
 from acda.photos.given import as_given, photos_of
+from acda.photos.memory import side_of_tiles
 from acda.photos.tiles import Progress, in_tiles
 from acda.photos.trained import Trained, in_unit_range
 
-# Side of the parts in which a photo is looked at, in pixels, unless given.
-TILE = 1024
 LARGEST_SCALE = 8.0
 
 
@@ -21,12 +20,13 @@ class PhotoRestorer(Trained):
 
     Call it with a PIL image (RGB, RGBA, L, LA), an array (H, W, 3) or (H, W) of uint8, or a tensor (B, 3, H, W) of
     uint8 or of floating point from 0 to 1, of any size. The result is of the same kind, dtype and device.
-    A photo without colours comes back without; transparency is kept. There are no gradients: to train, use `model`.
+    A greyscale photo stays greyscale; transparency is kept. There are no gradients: to train, use `model`.
 
-    strength: from 0, the photo as it is, to 1, all that the network does
+    strength: from 0, the photo unchanged, to 1, the full effect of the network
     scale: enlarge by bicubic interpolation first, 1 to 8 times as wide and high; what the weights say unless given, or
         1 where they say nothing
-    tile: side of the parts in which a photo is looked at, in pixels; it changes the memory and not the result
+    tile: side of the parts in which a photo is looked at, in pixels; by the free memory unless given. It changes the
+        memory and not the result
 
     >>> from acda import create_model
     >>> restorer = PhotoRestorer(create_model("dncnn", depth=3), torch.tensor([[0.0] * 3, [255.0] * 3]), {})
@@ -36,14 +36,14 @@ class PhotoRestorer(Trained):
     torch.Size([1, 3, 40, 62])
     """
 
-    def forward(self, photo: Any, *, strength: float = 1.0, scale: float | None = None, tile: int = TILE) -> Any:
+    def forward(self, photo: Any, *, strength: float = 1.0, scale: float | None = None, tile: int | None = None) -> Any:
         scale = (self.own_scale or 1.0) if scale is None else scale
         check_settings(strength, scale, tile)
         return as_given(photo, [self.restored(each, strength, scale, tile) for each in photos_of(photo)])
 
     @property
     def own_scale(self) -> float | None:
-        """By how much the photos were enlarged that it was trained on, where its weights say so."""
+        """The scale at which its training photos were enlarged, where its weights say so."""
         return float(self.facts["scale"]) if "scale" in self.facts else None
 
     def restored(
@@ -51,13 +51,13 @@ class PhotoRestorer(Trained):
         photo: Photo,
         strength: float = 1.0,
         scale: float = 1.0,
-        tile: int = TILE,
+        tile: int | None = None,
         progress: Progress | None = None,
     ) -> Photo:
         """The same for a Photo, as files have it.
 
-        It is restored where it can be seen: colours that its transparency hides stay, and have no part in it.
-        A network may treat the channels differently: where a photo has no colours, neither has the result.
+        Only visible pixels are restored: colours that transparency hides stay and do not affect the others. A network
+        may treat the channels differently: where a photo has no colours, the result has none either.
         """
         if scale != 1:
             photo = resized_photo(photo, *size_after(scale, photo.pixels))
@@ -69,9 +69,10 @@ class PhotoRestorer(Trained):
             pixels = torch.where(photo.alpha > 0, pixels, photo.pixels)
         return replace(photo, pixels=pixels)
 
-    def _restored_pixels(self, pixels: Tensor, strength: float, tile: int, progress: Progress | None) -> Tensor:
-        """(1, 3, H, W) in the dtype of the pixels. A large photo of uint8 is never there in floating point at once."""
+    def _restored_pixels(self, pixels: Tensor, strength: float, tile: int | None, progress: Progress | None) -> Tensor:
+        """(1, 3, H, W) in the dtype of the pixels. A large uint8 photo never becomes floating point as a whole."""
         result = torch.empty_like(pixels)
+        tile = side_of_tiles(self.model, pixels) if tile is None else tile
         for rows, columns, part in in_tiles(self.model, pixels, tile, progress, self.normalised):
             before = in_unit_range(pixels[:, :, rows, columns])
             after = before.lerp(part.to(before), strength)
@@ -84,7 +85,7 @@ def size_after(scale: float, pixels: Tensor) -> tuple[int, int]:
     return round(scale * pixels.shape[2]), round(scale * pixels.shape[3])
 
 
-def check_settings(strength: float, scale: float, tile: int) -> None:
+def check_settings(strength: float, scale: float, tile: int | None) -> None:
     """Refuse settings that no photo can be restored with."""
     if not 0 <= strength <= 1:
         raise ValueError(f"strength needs to be from 0 to 1; got {strength:g}.")
@@ -93,7 +94,7 @@ def check_settings(strength: float, scale: float, tile: int) -> None:
     check_tile(tile)
 
 
-def check_tile(tile: int) -> None:
+def check_tile(tile: int | None) -> None:
     """Refuse tiles without pixels."""
-    if tile < 1:
+    if tile is not None and tile < 1:
         raise ValueError(f"tile needs to be positive; got {tile}.")

@@ -13,20 +13,22 @@ from acda.photos.restore import PhotoRestorer, check_settings, size_after
 from acda.photos.sixteen_bits import KINDS
 from acda.photos.tiles import Progress, Tile, farthest_seen
 from acda.photos.weights import find_weights, load
+from acda.support.devices import device_named
 from acda.support.extras import need
 from acda.support.files import check_room
 from acda.support.lines import complain, printable
 
-# How people call what a file tells about a photo.
+# Names for people of the metadata of a photo.
 ABOUT = {"exif": "EXIF", "icc_profile": "colour profile"}
 
 
-def load_restorer(weights: str | Path, own: str | None = None) -> PhotoRestorer:
-    """Weights that turn a photo into a photo. own: as in find_weights"""
+def load_restorer(weights: str | Path, own: str | None = None, device: str = "cpu") -> PhotoRestorer:
+    """Weights that turn a photo into a photo. own: as in find_weights    device: as in device_named"""
+    where = device_named(device)
     trained = load(find_weights(weights, own))
     if not isinstance(trained, PhotoRestorer):
         raise ValueError(f"{weights} has a {trained.facts['model']}, which does not restore photos.")
-    return trained
+    return trained.to(where)
 
 
 def restore_files(
@@ -39,14 +41,14 @@ def restore_files(
     done: Callable[[object], None],
     *,
     strength: float,
-    tile: int,
+    tile: int | None,
     scale: float = 1.0,
     suffix: str | None = None,
     form: str | None = None,
     jobs: int = 1,
     dry_run: bool = False,
 ) -> int:
-    """Read, restore and write photo by photo; one that cannot be done is reported, and the others go on.
+    """Read, restore and write photo by photo; one that fails is reported and skipped.
 
     names, out, mark, overwrite: as in find_photos, output_path and Places    done: is called with each file written
     strength, scale, tile: as in PhotoRestorer    suffix, form: as in output_path    jobs: photos at a time
@@ -87,7 +89,7 @@ def restore_files(
 
 def lost_on_the_way(photo: Photo, to: Path) -> str:
     """What a photo's file has and its result will not have, for people to read."""
-    bits = "more than eight bits a channel, of which the result has eight"
+    bits = "more than 8 bits per channel, of which the result has 8"
     fewer = has_sixteen_bits(photo) and FORMATS.get(to.suffix.lower()) not in KINDS
     return " and ".join(what for what in (photo.lost, bits if fewer else "") if what)
 

@@ -36,12 +36,12 @@ def apply_in_tiles(
     progress: Progress | None = None,
     prepare: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """network(image) without gradients, about side×side pixels at a time beside what the tiles need around them.
+    """network(image) without gradients, about side×side pixels at a time plus the margins that the tiles need.
 
-    network: has `stride`, from one place to the next at which it does the same, and `cell`, pixels per output pixel.
+    network: has `stride`, its period in pixels, and `cell`, pixels per output pixel.
     image: (1, C, H, W)    returns: (1, O, H/cell, W/cell), rounded up
     progress: is handed the list of tiles, and hands them on one by one, as tqdm does.
-    prepare: makes what the network takes of a part of the image; a large one is then never there as a whole twice.
+    prepare: turns a part of the image into the network's input, so that a large image is never copied as a whole.
     """
     _, cell = steps_of(network)
     height, width = image.shape[2:]
@@ -82,12 +82,12 @@ def steps_of(network: nn.Module) -> tuple[int, int]:
     """The stride and the cell of a network."""
     stride, cell = getattr(network, "stride", None), getattr(network, "cell", None)
     if not isinstance(stride, int) or not isinstance(cell, int):
-        raise TypeError(f"{type(network).__name__} does not tell its stride and cell: it cannot be applied in tiles.")
+        raise TypeError(f"{type(network).__name__} has no attributes stride and cell: it cannot be applied in tiles.")
     return stride, cell
 
 
 def _check_eval(network: nn.Module) -> None:
-    """In training, batch normalisation would make each tile differ by what else is in it, and remember a NaN."""
+    """Refuse a network in training: batch normalisation would depend on the tile, and keep a NaN in its statistics."""
     if any(module.training for module in network.modules()):
         raise ValueError(f"{type(network).__name__} is in training mode, in which tiles do not meet. Call its eval().")
 

@@ -41,5 +41,5 @@ class Trained(nn.Module):
 
 
 def in_unit_range(pixels: Tensor) -> Tensor:
-    """Pixels of uint8 as floating point from 0 to 1; floating point stays as it is."""
+    """Pixels as floating point from 0 to 1: uint8 is divided by 255, floating point is returned unchanged."""
     return pixels if pixels.is_floating_point() else pixels.to(torch.float32) / 255

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from acda.models import create_model
+from acda.models import checked_options, create_model
 from acda.photos.checkpoint_files import read_checkpoint_weights
 from acda.photos.ready import ready
 from acda.photos.trained import Trained
@@ -17,10 +17,8 @@ from acda.support.files import written_whole
 
 # Mean and standard deviation of ImageNet's pixels, 0–255, by channel: (2, 3).
 IMAGENET_STATISTICS = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]) * 255
-# What weights are kept as; whole numbers count steps.
+# Types of the tensors in files of weights; whole numbers count steps.
 NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8}
-# Options of networks that take far more memory or time than others as they grow.
-MOST = {"kernel_size": 63, "first_kernel": 63, "depth": 1024, "num_bases": 4096}
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,8 @@ class Weights:
 def load(name: str | Path) -> Trained:
     """A trained network that is ready for photos, by the name of its weights, a run's folder or a file of weights.
 
-    Returns a PhotoRestorer, PeopleCounter or PhotoClassifier, by what the network is: a module that takes PIL images,
-    arrays and tensors. Of a run that is not complete it is the best checkpoint so far.
+    Returns a PhotoRestorer, PeopleCounter or PhotoClassifier, depending on the network: a module that takes PIL images,
+    arrays and tensors. For a run that is not complete, its best checkpoint so far is used.
 
     >>> denoise = load("denoiser")
     >>> denoise(torch.zeros(1, 3, 20, 31, dtype=torch.uint8)).shape
@@ -60,7 +58,10 @@ def open_weights(name: str | Path) -> Weights:
     tensors, facts = read_weights(path)
     statistics = tensors.get("statistics", torch.empty(0)).float()
     if statistics.shape != (2, 3) or not bool((statistics[1] > 0).all()):
-        raise ValueError(f"{path} has no mean and deviation of its training images: `acda train` did not write it.")
+        raise ValueError(
+            f"{path} needs mean and standard deviation of its training images, (2, 3), with positive standard "
+            "deviations. `acda train` writes them."
+        )
     return Weights(path, {name: t for name, t in tensors.items() if name != "scale"}, facts)
 
 
@@ -91,22 +92,13 @@ def fresh(facts: dict[str, str]) -> nn.Module:
     """The network that a file of weights was written for, with none of its weights."""
     classes = {"num_classes": len(json.loads(facts["classes"]))} if "classes" in facts else {}
     options = json.loads(facts.get("options", "{}"))
-    check_options(options)
-    return create_model(facts["model"], **options, **classes)
-
-
-def check_options(options: dict[str, int]) -> None:
-    """Refuse options of a network that are not whole numbers, or with which it would fill the memory."""
     if not isinstance(options, dict):
-        raise ValueError(f"options need to be names with whole numbers; got {type(options).__name__}.")
-    for name, value in options.items():
-        most = MOST.get(name, 65536)
-        if not isinstance(value, int) or abs(value) > most:
-            raise ValueError(f"the option {name} needs to be a whole number of at most {most}; got {str(value)[:40]}.")
+        raise ValueError(f"its options need to be names with values; got {type(options).__name__}.")
+    return create_model(facts["model"], **checked_options(facts["model"], options), **classes)
 
 
 def filled(facts: dict[str, str], state: dict[str, Tensor], path: Path) -> nn.Module:
-    """The same with these tensors. It is made without memory first, because facts may tell of any size."""
+    """The same with these tensors. It is made without memory first, because facts may name any size."""
     shapes = {name: t.shape for name, t in state.items()}
     for device in ("meta", "cpu"):
         try:

@@ -1,1 +1,1 @@
-"""What every room uses: optional imports, files written whole, circumstances of a figure, near names, one look."""
+"""Shared by all rooms: optional imports, files written whole, circumstances of a figure, near names, drawing."""

@@ -6,7 +6,7 @@ from typing import Annotated
 from acda.support.extras import need
 
 need("tyro", "cli")
-from tyro.conf import arg  # noqa: E402
+from tyro.conf import Fixed, Suppress, arg  # noqa: E402
 
 Folder = Annotated[Path, arg(metavar="DIR")]
 MaybeFolder = Annotated[Path | None, arg(metavar="DIR")]
@@ -16,4 +16,6 @@ MaybeCount = Annotated[int | None, arg(metavar="N")]
 Number = Annotated[float, arg(metavar="X")]
 MaybeNumber = Annotated[float | None, arg(metavar="X")]
 Name = Annotated[str, arg(metavar="NAME")]
-NamedCounts = Annotated[dict[str, int], arg(metavar="NAME N …")]
+NamedOptions = Annotated[dict[str, bool | int | float | str], arg(metavar="NAME VALUE …")]
+# What the command line neither takes nor shows.
+Digest = Annotated[str | None, Fixed, Suppress]

@@ -1,4 +1,4 @@
-"""One look for all pictures: figures, colours that survive print and colour blindness, files written whole."""
+"""One style for all pictures: figures, colours that survive print and colour blindness, files written whole."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from acda.support.extras import need
 from acda.support.files import written_whole
 
-# Of viridis, dark to light; grey for what is only there to compare with.
+# Colours of viridis, dark to light; grey for what is only shown for comparison.
 INDIGO, TEAL, GREEN, GREY = "#414487", "#2a788e", "#7ad151", "#9a9a9a"
 # For marks on photos: light enough to be seen on dark, dark edges for what is light.
 MARK = "#fde725"
@@ -18,6 +18,6 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save(figure: Any, path: Path, dpi: int = 110) -> None:
-    """As what the suffix says, or as a PNG where there is none."""
+    """Write a figure in the format of the suffix, or as a PNG where there is none."""
     with written_whole(path) as file:
         figure.savefig(file, dpi=dpi, format=path.suffix[1:] or "png")

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,10 +39,25 @@ def describe() -> dict[str, Any]:
     }
 
 
+def processor_slug(machine: str, vectors: str) -> str:
+    """A name for files of results that belong to one kind of processor, of letters, digits and hyphens.
+
+    machine: the model's name as the system tells it
+    vectors: the vector instructions that ran
+
+    >>> processor_slug("AMD EPYC", "AVX2")
+    'amd-epyc-avx2'
+    >>> processor_slug("Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz", "avx512")
+    'intel-xeon-platinum-8488c-avx512'
+    """
+    words = re.sub(r"\(R\)|\(TM\)|\bCPU\b|\bProcessor\b|@.*", " ", machine, flags=re.IGNORECASE)
+    return "-".join(re.findall(r"[a-z0-9]+", f"{words} {vectors}".lower()))
+
+
 def write_results(path: Path, rows: list[dict[str, Any]], **own: Any) -> dict[str, Any]:
     """A results file: the rows and their circumstances, which it returns.
 
-    own: further ones, such as budget and seed, and those that are known better than by asking the machine now.
+    own: further circumstances, such as budget and seed; they replace those of this machine where they differ
     """
     facts = {**describe(), **own}
     with written_whole(path) as file:
@@ -56,7 +72,7 @@ def peak_megabytes() -> float:
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
     except (OSError, StopIteration):
-        import resource  # which Windows does not have
+        import resource  # Windows does not have it
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak / (2**20 if sys.platform == "darwin" else 2**10)

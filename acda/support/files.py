@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def check_room(path: Path) -> None:
-    """Refuse, before any work, a place where no file can be written; its folder is made."""
+    """Refuse, before any work, a path where no file can be written; make its folder."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder, and the result would be a file of that name. Give another place.")
     if path.parent.exists() and not path.parent.is_dir():
@@ -21,9 +21,9 @@ def check_room(path: Path) -> None:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path`, which takes its place when the block ends well and vanishes when it does not.
+    """A temporary file beside `path`, which replaces it when the block succeeds and is removed when it fails.
 
-    It has the permissions of the one that it replaces; where that is a link, what is replaced is the file behind it.
+    It gets the permissions of the file that it replaces. Where `path` is a link, the file behind it is replaced.
 
     >>> with tempfile.TemporaryDirectory() as folder, written_whole(Path(folder, "a.txt")) as unfinished:
     ...     _ = unfinished.write_text("complete")
@@ -36,7 +36,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         yield unfinished
     except OSError as error:
-        if error.filename is None and error.errno is not None:  # a full disk does not say which file it was about
+        if error.filename is None and error.errno is not None:  # the error of a full disk does not name the file
             error.filename = str(path)
         raise
     else:
@@ -57,7 +57,7 @@ def remove_unfinished(*paths: Path) -> None:
 
 
 def _umask() -> int:
-    """What new files are not permitted, which can only be asked by setting it."""
+    """The umask, which can only be read by setting it."""
     umask = os.umask(0)
     os.umask(umask)
     return umask

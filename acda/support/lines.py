@@ -1,4 +1,4 @@
-"""Lines for people: a file's name cannot move the cursor, change colours or begin a line of its own."""
+"""Lines for people: the name of a file cannot move the cursor, change colours or start another line."""
 
 import sys
 import unicodedata

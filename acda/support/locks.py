@@ -20,7 +20,7 @@ _held: set[BinaryIO] = set()
 def locked(folder: Path, what: str) -> Iterator[None]:
     """Hold the folder for the length of the block, or refuse and say who holds it. what: for messages, "a training".
 
-    The system releases the lock when the process ends. The file stays: to remove it would let two take its place.
+    The system releases the lock when the process ends. The file stays: removing it would let two processes hold locks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME

@@ -1,4 +1,4 @@
-"""What happens beside the steps of a run: scores of every epoch, an end that loses nothing, no end that lies."""
+"""Callbacks of a run: write the scores of every epoch, save when it is stopped, stop it when it diverges."""
 
 import json
 import math
@@ -30,23 +30,29 @@ class Stopped(Exception):
 
 
 class StopAfterSaving(Callback):
-    """Ctrl-C ends a run after the step that it is in, with a checkpoint of it; a second one ends it at once."""
+    """Ctrl-C or SIGTERM ends a run after the step that it is in, with a checkpoint of it; a second one ends it at once.
+
+    SIGTERM is how `kill`, containers and schedulers ask a process to end.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.last, self.asked = last_of(folder), False
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
         if threading.current_thread() is threading.main_thread():
-            self.before = signal.signal(signal.SIGINT, self._ask)
+            self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def teardown(self, trainer: Trainer, module: Any, stage: str) -> None:
         if threading.current_thread() is threading.main_thread() and hasattr(self, "before"):
-            signal.signal(signal.SIGINT, self.before)
+            for number, handler in self.before.items():
+                signal.signal(number, handler)
 
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = True
-        signal.signal(signal.SIGINT, self.before)
-        print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr)
+        signal.signal(signal.SIGINT, self.before[signal.SIGINT])
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Lightning's own handler would wait for the step
+        again = "Ctrl-C again" if number == signal.SIGINT else "another SIGTERM"
+        print(f"stopping after this step; {again} stops at once", file=sys.stderr)
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
         # After the last step of an epoch come its test and its checkpoint: it stops after them.
@@ -81,7 +87,7 @@ class StopWhenDiverged(Callback):
         self._need(name is None, trainer, f"the weights {name} are not finite")
 
     def on_save_checkpoint(self, trainer: Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
-        self.on_validation_start(trainer, module)  # a checkpoint takes the place of one that was sound
+        self.on_validation_start(trainer, module)  # a checkpoint replaces an earlier one, which was sound
 
     def on_validation_end(self, trainer: Trainer, module: Any) -> None:
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -123,7 +129,7 @@ class EpochBar(TQDMProgressBar):
 class History(Callback):
     """The scores of every epoch: in scores.json and log.txt, and as a line, above the bar where there is one.
 
-    Before them, how many images there are. Seconds and commits are those of all sittings of a run.
+    The first line says how many images there are. Seconds and commits include those before a run was resumed.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -150,7 +156,7 @@ class History(Callback):
 
     def on_train_start(self, trainer: Trainer, module: Any) -> None:
         self.begun = time.monotonic()
-        self.facts = describe()  # now: the code that runs is this one, whatever is committed meanwhile
+        self.facts = describe()  # now, because commits may be made while it runs
         self.commits = list(dict.fromkeys([*self.commits, self.facts["commit"]]))
         if trainer.is_global_zero:
             train, test = module.counts

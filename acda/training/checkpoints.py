@@ -25,7 +25,7 @@ def best_of(folder: Path) -> Path:
 
 
 def checkpoints(folder: Path, task: Task) -> list[ModelCheckpoint]:
-    """After every epoch the last one, tested or not, and the best of those that were tested."""
+    """Save the last epoch, tested or not, and the best of the tested ones."""
     common: dict[str, Any] = {"dirpath": folder / "checkpoints", "save_top_k": 1, "enable_version_counter": False}
     return [
         MovableCheckpoint(filename="best", monitor=task.monitored, mode=task.best, **common),
@@ -49,7 +49,7 @@ class MovableCheckpoint(ModelCheckpoint):
 
 
 def _check_scores(state: dict[str, Any]) -> None:
-    """Refuse what would fail, or pass for the best of all, only when it is compared after hours."""
+    """Refuse scores that would fail, or count as the best of all, when they are compared after hours of training."""
     paths = [state[key] for key in ("dirpath", "best_model_path", "kth_best_model_path")] + list(state["best_k_models"])
     scores = [state[key] for key in ("best_model_score", "current_score")] + list(state["best_k_models"].values())
     if not all(isinstance(path, str) for path in paths):
@@ -59,13 +59,13 @@ def _check_scores(state: dict[str, Any]) -> None:
 
 
 class WholeFiles(TorchCheckpointIO):
-    """A checkpoint takes the place of the last one when it is complete, and is read without unpickling objects."""
+    """A checkpoint replaces the earlier one when it is complete, and is read without unpickling objects."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         try:
             with written_whole(Path(path)) as file:
                 torch.save(checkpoint, file)
-        except (OSError, RuntimeError) as error:  # torch's writer answers a full disk with a RuntimeError
+        except (OSError, RuntimeError) as error:  # torch raises a RuntimeError on a full disk
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
             raise OSError(
                 f"{path} could not be written ({reason}). Is the disk full? What was saved before is intact: "
@@ -73,7 +73,7 @@ class WholeFiles(TorchCheckpointIO):
             ) from error
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        # On the CPU first: the devices of the run that wrote it need not be here, nor be these.
+        # On the CPU first: this machine may not have the devices of the run that wrote it.
         return read_checkpoint(Path(path))
 
 

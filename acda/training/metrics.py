@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Y of YCbCr by BT.601, of eight bits: 16 for black, 235 for white.
+# Y of YCbCr by BT.601 on the scale 0–255: 16 for black, 235 for white.
 BLACK, RED, GREEN, BLUE = 16.0, 65.481, 128.553, 24.966
 WINDOW, SIGMA = 11, 1.5
 

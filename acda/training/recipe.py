@@ -3,16 +3,18 @@
 import dataclasses
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from acda.photos.weights import check_options
-from acda.support.arguments import Count, Folder, MaybeCount, MaybeFile, MaybeNumber, Name, NamedCounts, Number
+from acda.models import checked_options
+from acda.support.arguments import Count, Digest, MaybeCount, MaybeNumber, Name, NamedOptions, Number
 from acda.training.settings import MOST_TEXT, check_range, check_types, read_object, shown
 
-# Settings that are paths.
+# Settings of earlier versions that decided nothing: paths, which belong to a run, and the strength of no noise.
 PATHS = ("data", "initial")
+NO_NOISE = ("noise", 0)
 # Sides of images and crops in pixels, at most.
 LARGEST_SIDE = 16384
 
@@ -23,32 +25,30 @@ class Recipe:
 
     model: Name
     """name of the network, as in acda.create_model"""
-    options: NamedCounts = field(default_factory=dict)
-    """arguments of the network: num_atoms 9; on the command line they join those that the recipe has"""
+    options: NamedOptions = field(default_factory=dict)
+    """arguments of the network, such as num_atoms 9; on the command line they are added to those of the recipe"""
     epochs: Count
     """passes over the training set"""
-    data: Folder = Path("data")
-    """folder of the dataset"""
     batch_size: Count = 128
-    """images a step, in each process"""
+    """images per step, in each process"""
     optimiser: Literal["sgd", "adamw"] = "sgd"
     """SGD with Nesterov momentum 0.9, or AdamW"""
     learning_rate: Number = 0.05
-    """at its highest: it rises over the warm-up, then falls along a cosine to zero"""
+    """the highest: it rises over the warm-up, then falls along a cosine to zero"""
     weight_decay: Number = 5e-4
     """on all parameters with more than one dimension"""
     warmup_steps: Count = 200
     """steps until the learning rate is at its highest"""
     frozen_norm: bool = False
-    """batch normalisation with its running statistics, in training too"""
+    """use the running statistics of batch normalisation in training too"""
     freeze_norm_at: Number = 1.0
-    """part of the steps after which it is so: the rest is trained as it will be tested"""
+    """fraction of the steps after which batch normalisation uses its running statistics, as in testing"""
     norm_momentum: MaybeNumber = None
-    """of the running statistics; the network's own unless given"""
+    """momentum of the running statistics; that of the network unless given"""
     test_every: Count = 1
-    """epochs from one test to the next, or the next fewer that meet the last epoch, which is always tested"""
+    """epochs between tests; reduced to a divisor of the number of epochs, so that the last epoch is tested"""
     seed: Count = 0
-    """of the initial weights, the order of the images and their augmentation"""
+    """seed of the initial weights, the order of the images and their augmentation"""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -58,22 +58,17 @@ class Recipe:
         check_range(self, 0, 2**32 - 1, "seed")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate needs to be positive; got {self.learning_rate}.")
-        check_options(self.options)
+        object.__setattr__(self, "options", checked_options(self.model, self.options))
 
     def to_json(self) -> str:
         """As text that from_json reads back."""
-        values = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self).items()}
-        return json.dumps({"task": type(self).__name__, **values}, indent=1) + "\n"
-
-    def portable(self) -> Self:
-        """The same without the places of one machine."""
-        paths: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(self) if field.name in PATHS}
-        return dataclasses.replace(self, **paths)
+        return json.dumps({"task": type(self).__name__, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The recipe that to_json wrote; anything else is refused."""
-        values = read_object(text)
+        """The recipe that to_json wrote, here or in an earlier version; anything else is refused."""
+        found = read_object(text)
+        values = {name: found[name] for name in found if name not in PATHS and (name, found[name]) != NO_NOISE}
         if values.pop("task", None) != cls.__name__:
             raise ValueError(f"this is not a recipe of the task {cls.__name__}.")
         known = {field.name for field in dataclasses.fields(cls)}
@@ -82,8 +77,7 @@ class Recipe:
         missing = {"model", "epochs"} - set(values)
         if missing:
             raise ValueError(f"the recipe lacks {' and '.join(sorted(missing))}.")
-        paths = {name: Path(values[name]) for name in PATHS if isinstance(values.get(name), str)}
-        return cls(**{**values, **paths})
+        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +85,11 @@ class Classification(Recipe):
     """Classify images: small ones of one size from memory, others from their files."""
 
     image_size: MaybeCount = None
-    """side to which images are cropped and resized as they are read from files; none: all in memory, as they are"""
+    """side of the crops that are read from files; none: images of one size, all in memory"""
     margin: Count = 4
-    """in memory: pixels by which training images are shifted at most, each way; 0 also leaves them unmirrored"""
+    """for images in memory: the largest random shift in pixels; 0 also turns mirroring off"""
     label_smoothing: Number = 0.0
-    """part of the target that is spread over all classes"""
+    """fraction of the target that is spread over all classes"""
     dataset: Literal["CIFAR10", "CIFAR100"] | None = None
     """what --download fetches into the data folder"""
 
@@ -114,8 +108,8 @@ class Counting(Recipe):
     """side of the training crops in pixels, a multiple of 16; photos that are smaller are extended"""
     sigma: Number = 8.0
     """spread of a head in the density map, in pixels of the photo"""
-    initial: MaybeFile = None
-    """weights of a trained classifier of the same kind to begin with"""
+    initial_sha256: Digest = None
+    """SHA-256 of the file of initial weights; none: random weights"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,18 +118,20 @@ class Counting(Recipe):
         check_range(self, 16, LARGEST_SIDE, "crop")
         if not 0 < self.sigma <= LARGEST_SIDE:
             raise ValueError(f"sigma needs to be positive and at most {LARGEST_SIDE}; got {shown(self.sigma)}.")
+        if self.initial_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.initial_sha256):
+            raise ValueError(f"initial_sha256 needs to be 64 hexadecimal digits; got {shown(self.initial_sha256)}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Restoration(Recipe):
-    """Restore photos, from pairs of a degraded and a clean one, or from clean ones with synthetic noise."""
+    """Restore photos: from pairs of a degraded and a clean photo, or from clean photos with synthetic degradation."""
 
     crop: Count = 96
     """side of the training crops in pixels"""
     crops: Count = 4800
-    """training crops an epoch, of all photos alike"""
+    """training crops per epoch, equally many of each photo"""
     objective: Literal["mse", "relative_mse", "psnr", "variational"] = "mse"
-    """mean square error, the part of each crop's that is left, PSNR, or VDNet's, for networks that predict variances"""
+    """mean square error, the same relative to the input's, PSNR, or VDNet's for networks with variances"""
     channels: Literal["y", "rgb"] = "rgb"
     """what PSNR and SSIM are measured on: the Y channel of YCbCr, or RGB"""
     scale: Literal[2, 3, 4] | None = None
@@ -150,7 +146,7 @@ class Restoration(Recipe):
 
 
 def recipe_from_json(text: str, source: str) -> Recipe:
-    """The recipe of whatever task that to_json wrote. source: how errors call it, such as its file."""
+    """The recipe of any task that to_json wrote. source: its name in errors, such as its file."""
     kinds: dict[str, type[Recipe]] = {kind.__name__: kind for kind in (Classification, Counting, Restoration)}
     try:
         task = read_object(text).get("task")

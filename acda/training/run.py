@@ -1,9 +1,10 @@
-"""fit(recipe): the Lightning Trainer, set up; a run is a folder that says all about itself and can be resumed.
+"""fit(recipe): train with the Lightning Trainer; a run is a folder that describes itself and can be resumed.
 
-runs/NAME/ has recipe.json, log.txt, TensorBoard events, checkpoints/last.ckpt and best.ckpt, scores.json with those
-of every epoch that was tested, curves.png, and when it is done weights.safetensors.
+runs/NAME/ has recipe.json, log.txt, TensorBoard events, checkpoints/last.ckpt and best.ckpt, scores.json with the
+scores of every tested epoch, curves.png, and weights.safetensors when the run is complete.
 """
 
+import hashlib
 import json
 import logging
 import math
@@ -16,14 +17,15 @@ from typing import Any, Literal
 import torch
 
 from acda.photos.weights import Weights, fill, filled, open_weights, write_weights
-from acda.support.arguments import Count, MaybeCount, MaybeFolder
+from acda.support.arguments import Count, Folder, MaybeCount, MaybeFile, MaybeFolder
+from acda.support.devices import Device, device_named
 from acda.support.extras import need
 from acda.training.callbacks import EpochBar, History, StopAfterSaving, Stopped, StopWhenDiverged
 from acda.training.checkpoints import CannotResume, WholeFiles, checkpoints
 from acda.training.curves import draw_curves
 from acda.training.data.loading import OtherData
 from acda.training.recipe import Classification, Counting, Recipe, Restoration, read_recipe, recipe_from_json
-from acda.training.run_folder import begin, checkpoint_to_resume, held
+from acda.training.run_folder import begin, checkpoint_to_resume, held, resumed
 from acda.training.tasks.classification import ClassificationTask
 from acda.training.tasks.counting import CountingTask
 from acda.training.tasks.restoration import RestorationTask
@@ -32,18 +34,26 @@ from acda.training.tasks.task import Task
 need("pytorch_lightning", "train")
 from pytorch_lightning import Callback, Trainer, seed_everything  # noqa: E402
 from pytorch_lightning.loggers import TensorBoardLogger  # noqa: E402
+from pytorch_lightning.utilities.exceptions import SIGTERMException  # noqa: E402
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Where and on what a recipe is run: none of it decides the result."""
+    """Where a recipe is run: its data, the initial weights, the output folder, the processes.
 
+    The batch of a step grows with the number of processes. Everything else changes the result by rounding at most.
+    """
+
+    data: Folder = Path("data")
+    """folder of the dataset"""
+    initial: MaybeFile = None
+    """weights of a trained classifier of the same kind to start from; counting only"""
     out: MaybeFolder = None
     """folder of the run; runs/RECIPE unless given"""
     resume: bool = False
-    """go on where the run in that folder stopped"""
-    accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
-    """what to compute on"""
+    """continue the run in that folder from where it stopped"""
+    device: Device = "auto"
+    """what to compute on; auto takes cuda, then mps, then cpu"""
     devices: Count = 1
     """processes on this machine, one for each GPU, or for a share of the CPU"""
     nodes: Count = 1
@@ -53,32 +63,38 @@ class Run:
     sync_batchnorm: bool = False
     """normalise over the batches of all processes together; GPUs only"""
     threads: MaybeCount = None
-    """that each process may use on a CPU"""
+    """CPU threads of each process"""
     download: bool = False
     """fetch the dataset into the data folder where it is missing; CIFAR only"""
     workers: Count = 0
-    """processes that read images for each of them, where the images stay in their files"""
+    """processes that read images, for each training process; for images that stay in their files"""
 
     def __post_init__(self) -> None:
         for name, least in (("devices", 1), ("nodes", 1), ("workers", 0), ("threads", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"--{name} needs to be at least {least}; got {value}.")
-        gpus = torch.cuda.device_count()
-        if self.accelerator == "gpu" and self.devices > gpus:
-            raise ValueError(f"--devices {self.devices} with --accelerator gpu needs so many GPUs; torch sees {gpus}.")
-        if self.sync_batchnorm and (self.accelerator in ("cpu", "mps") or not gpus):
+        kind, gpus = device_named(self.device).type, torch.cuda.device_count()
+        if kind == "cuda" and self.devices > gpus:
+            raise ValueError(f"--devices {self.devices} with --device cuda needs as many GPUs; torch sees {gpus}.")
+        if self.sync_batchnorm and kind != "cuda":
             raise ValueError("--sync-batchnorm needs GPUs: torch's SyncBatchNorm does not run on CPUs.")
 
 
 def fit(recipe: Recipe, name: str, run: Run) -> dict[str, Any]:
     """Train as the recipe says, and return the last epoch's scores, which are in scores.json too."""
     folder = run.out or Path("runs", name)
-    _find_data(recipe, run.download)
+    _find_data(recipe, run)
+    recipe = _with_digest(recipe, run.initial)
     with held(folder, run.resume):
+        checkpoint = None
+        if run.resume:
+            recipe, checkpoint = resumed(folder, recipe), checkpoint_to_resume(folder)
+        if checkpoint is None:
+            _find_initial(recipe, run)
         if not run.resume:
             begin(folder, recipe)
-        return _fit(recipe, name, run, folder, checkpoint_to_resume(folder, recipe) if run.resume else None)
+        return _fit(recipe, name, run, folder, checkpoint)
 
 
 def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | None) -> dict[str, Any]:
@@ -93,7 +109,7 @@ def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | N
     if sys.stderr.isatty():
         callbacks.append(EpochBar())
     trainer = Trainer(
-        accelerator=run.accelerator,
+        accelerator=_accelerator(run.device),
         devices=run.devices,
         num_nodes=run.nodes,
         strategy="ddp" if run.devices * run.nodes > 1 else "auto",
@@ -113,72 +129,101 @@ def _fit(recipe: Recipe, name: str, run: Run, folder: Path, checkpoint: Path | N
     )
     try:
         trainer.fit(task, ckpt_path=checkpoint, weights_only=True)
-    except Stopped:
+    except (Stopped, SIGTERMException):  # Lightning's where the signal came before the first step
         raise KeyboardInterrupt from None
     except (OtherData, OSError):
         raise
     except Exception as error:
-        # Until a step is done, what fails is what the checkpoint holds.
+        # What fails before the first step is due to the checkpoint.
         if checkpoint is None or history.steps:
             raise
         raise CannotResume(folder, error) from error
     if not history.epochs:
-        raise CannotResume(folder, ValueError("it counts more epochs than the recipe has, and has no scores"))
+        raise CannotResume(folder, ValueError("it has more epochs than the recipe, and no scores"))
     if trainer.is_global_zero:
         write_weights(folder / "weights.safetensors", task.state_dict(), task.described())
         draw_curves(history.epochs, task.monitored, folder / "curves.png")
     return history.epochs[-1]
 
 
-def _find_data(recipe: Recipe, download: bool) -> None:
-    if download or recipe.data.is_dir():
+def _accelerator(device: str) -> str:
+    """What Lightning calls a device."""
+    kind = device_named(device).type
+    return "gpu" if kind == "cuda" else kind
+
+
+def _find_data(recipe: Recipe, run: Run) -> None:
+    if run.download or run.data.is_dir():
         return
     dataset = getattr(recipe, "dataset", None)
     fetched = f", or pass --download to fetch {dataset} into it" if dataset else ""
-    where = recipe.data.absolute()
+    where = run.data.absolute()
     raise ValueError(f"there is no folder {where}. Give the folder of the dataset with --data DIR{fetched}.")
 
 
+def _with_digest(recipe: Recipe, initial: Path | None) -> Recipe:
+    """The recipe with the SHA-256 of the weights that the run starts from: their content decides, not their path."""
+    if initial is None:
+        return recipe
+    if not isinstance(recipe, Counting):
+        raise ValueError(f"--initial is for recipes that count people; this one is {type(recipe).__name__}.")
+    with initial.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if recipe.initial_sha256 not in (None, found):
+        raise ValueError(f"the recipe needs weights with the SHA-256 {recipe.initial_sha256}; {initial} has {found}.")
+    return replace(recipe, initial_sha256=found)
+
+
+def _find_initial(recipe: Recipe, run: Run) -> None:
+    if isinstance(recipe, Counting) and recipe.initial_sha256 and run.initial is None:
+        raise ValueError(
+            f"the recipe starts from weights with the SHA-256 {recipe.initial_sha256}. Give their file with --initial."
+        )
+
+
 def task_of(recipe: Recipe, run: Run) -> Task:
-    """The Lightning module of a recipe, with its data, which were checked already where a run is resumed."""
+    """The Lightning module of a recipe, with its data; where a run is resumed, they were checked before."""
     if isinstance(recipe, Counting):
-        return CountingTask.of(recipe, run.workers)
+        return CountingTask.of(recipe, run.data, run.initial, run.workers)
     if isinstance(recipe, Restoration):
-        return RestorationTask.of(recipe, run.workers)
+        return RestorationTask.of(recipe, run.data, run.workers)
     if isinstance(recipe, Classification):
-        return ClassificationTask.of(recipe, run.workers, run.download, check=not run.resume)
+        return ClassificationTask.of(recipe, run.data, run.workers, run.download, check=not run.resume)
     raise TypeError(f"there is no task for a recipe of type {type(recipe).__name__}.")
 
 
-def task_for_evaluation(recipe: Recipe, facts: dict[str, str]) -> Task:
-    """The same for its test data. facts: those that were saved with the weights."""
+def task_for_evaluation(recipe: Recipe, data: Path, facts: dict[str, str]) -> Task:
+    """The same with the test data alone. facts: those that were saved with the weights."""
     if isinstance(recipe, Counting):
-        return CountingTask.for_evaluation(recipe, facts)
+        return CountingTask.for_evaluation(recipe, data)
     if isinstance(recipe, Restoration):
-        return RestorationTask.for_evaluation(recipe, facts)
+        return RestorationTask.for_evaluation(recipe, data)
     assert isinstance(recipe, Classification)
-    return ClassificationTask.for_evaluation(recipe, facts)
+    return ClassificationTask.for_evaluation(recipe, data, facts)
 
 
 def _quieten() -> None:
-    """Lightning's advice and advertisements are not about this run."""
+    """Silence Lightning's advice and advertisements."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
         warnings.filterwarnings("ignore", module=name)
 
 
-def evaluate(name: str | Path, data: Path) -> dict[str, float]:
+def evaluate(name: str | Path, data: Path, device: str = "cpu") -> dict[str, float]:
     """Score the network of a run, of a weights file, or a trained one by name, on the test images of a folder."""
+    accelerator = _accelerator(device)
     weights = open_weights(name)
-    recipe = replace(_recipe_of(weights), data=data)
+    recipe = _recipe_of(weights)
     _quieten()
-    if "model" in weights.facts:  # made without memory first: weights and recipe may tell of any size
+    if "model" in weights.facts:  # made without memory first: weights and recipe may name any size
         facts = {**weights.facts, "model": recipe.model, "options": json.dumps(recipe.options)}
         state = {key.removeprefix("model."): t for key, t in weights.tensors.items() if key != "statistics"}
         filled(facts, state, weights.path)
-    task = task_for_evaluation(recipe, weights.facts)
+    task = task_for_evaluation(recipe, data, weights.facts)
     fill(task, weights.tensors, weights.path, recipe.model)
-    trainer = Trainer(accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_checkpointing=False)
+    trainer = Trainer(
+        accelerator=accelerator, devices=1, logger=False, enable_progress_bar=False, enable_checkpointing=False
+    )
     (scores,) = trainer.validate(task, verbose=False)
     if wrong := [name for name, value in scores.items() if math.isnan(value)]:
         raise ValueError(f"{weights.path} gives scores that are not numbers ({', '.join(wrong)}) on {data}.")
@@ -188,7 +233,7 @@ def evaluate(name: str | Path, data: Path) -> dict[str, float]:
 def _recipe_of(weights: Weights) -> Recipe:
     if "recipe" in weights.facts:
         return recipe_from_json(weights.facts["recipe"], f"the metadata of {weights.path}")
-    beside = weights.path.with_name("recipe.json")  # of a run that was made before weights told their recipe
+    beside = weights.path.with_name("recipe.json")  # earlier versions wrote it only there
     if not beside.exists():
-        raise ValueError(f"{weights.path} does not tell its recipe: it was not written by `acda train`.")
+        raise ValueError(f"{weights.path} has no recipe: it was not written by `acda train`.")
     return read_recipe(beside)

@@ -1,4 +1,4 @@
-"""The folder of a run: held by one training at a time, begun or resumed, never mixed with another run's files."""
+"""The folder of a run: locked by one training at a time, started or resumed, never mixed with another run's files."""
 
 import json
 import os
@@ -39,28 +39,34 @@ def held(folder: Path, resume: bool) -> Iterator[None]:
 def begin(folder: Path, recipe: Recipe) -> None:
     """Write the recipe into a folder that has no run yet."""
     if any(path.exists() for path in (last_of(folder), folder / "scores.json", folder / "weights.safetensors")):
-        raise ValueError(f"{folder} has a run already. Pass --resume to go on with it, or another --out.")
+        raise ValueError(f"{folder} has a run already. Pass --resume to continue it, or another --out.")
     if is_first_process():
         with written_whole(folder / "recipe.json") as file:
             file.write_text(recipe.to_json())
 
 
-def checkpoint_to_resume(folder: Path, recipe: Recipe) -> Path | None:
-    """The last checkpoint of the run with these settings, which has been read once; None where it had none yet."""
+def resumed(folder: Path, recipe: Recipe) -> Recipe:
+    """The recipe of the run in a folder, which needs to be this one. Initial weights need not be given again."""
     description = folder / "recipe.json"
-    # The data may be somewhere else by now.
-    before, now = (json.loads(r.portable().to_json()) for r in (read_recipe(description), recipe))
-    changed = [f"{key} {before.get(key)}, now {now.get(key)}" for key in now if before.get(key) != now.get(key)]
+    started = read_recipe(description)
+    before, now = (json.loads(each.to_json()) for each in (started, recipe))
+    given = {key: value for key, value in now.items() if (key, value) != ("initial_sha256", None)}
+    changed = [f"{key} {before.get(key)}, now {value}" for key, value in given.items() if before.get(key) != value]
     if changed:
         raise ValueError(
-            f"{description} is of another recipe ({'; '.join(changed)}): a run is resumed with the settings that it "
+            f"{description} is from another recipe ({'; '.join(changed)}): a run is resumed with the settings that it "
             "was started with."
         )
+    return started
+
+
+def checkpoint_to_resume(folder: Path) -> Path | None:
+    """The last checkpoint of a run, which has been read once; None where it has none yet."""
     last = last_of(folder)
     if not last.exists():
         return None
     try:
-        check_parts(read_checkpoint(last))  # before minutes of reading images
+        check_parts(read_checkpoint(last))  # now, and not after minutes of reading images
     except ValueError as error:
         raise CannotResume(folder, error) from error
     return last

@@ -1,4 +1,4 @@
-"""Settings as text gives them: their types are those that the dataclass says, their numbers those that make sense."""
+"""Check settings that come from text: types as in the dataclass, numbers within their bounds."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-# More than any recipe has, so that nobody's file fills the memory.
+# More than any recipe has, so that no file fills the memory.
 MOST_TEXT = 2**20
 
 
@@ -68,7 +68,7 @@ def _is_of(value: Any, hint: Any) -> bool:
         keys, values = get_args(hint)
         return isinstance(value, dict) and all(_is_of(k, keys) and _is_of(v, values) for k, v in value.items())
     if hint is float:
-        # A whole number may stand for one, however large: 10**400 is none.
+        # A whole number may stand for one, unless it is too large for a float, like 10**400.
         return isinstance(value, int | float) and not isinstance(value, bool) and _finite(value)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
@@ -91,5 +91,5 @@ def _described(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(json.dumps(each) for each in get_args(hint))
     if get_origin(hint) is dict:
-        return "names with whole numbers"
+        return "names with numbers, true, false or text"
     return "null" if hint is type(None) else NAMES[hint]

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from acda.backends import native
+from acda.backends.native import norm_tanh as operator
 
 Statistics = tuple[Tensor, Tensor]
 
@@ -12,7 +12,7 @@ def norm_tanh(u: Tensor, weight: Tensor, _, bias: Tensor, backend: str, fixed: S
     """With fixed statistics, or with those of the batch."""
     statistics = (None, None) if fixed is None else tuple(t.to(u) for t in fixed)
     if backend == "native":
-        return native.norm_tanh(u, weight, bias, *statistics, 1e-5)[0]
+        return operator.norm_tanh(u, weight, bias, *statistics, 1e-5)[0]
     return F.batch_norm(u, *statistics, weight, bias, training=fixed is None).tanh()
 
 

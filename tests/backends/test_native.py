@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from acda import AdaptiveConv2d, multiscale_fourier_bessel
 from acda.backends import native
+from acda.backends.native import library
 from acda.functional import adaptive_conv2d, per_pixel_conv2d
 from tests.backends.comparing import DTYPES, LAYOUTS, compare, compare_without_gradients, threads
 from tests.strategies import Case, cases
@@ -197,6 +197,7 @@ def test_the_whole_layers_gradients_survive_the_layouts(training, batch, layout)
         torch.testing.assert_close(ours, truth)
 
 
+@pytest.mark.slow
 def test_more_than_two_gigabytes():
     """Offsets beyond 2³¹ bytes, at both ends of the tensor."""
     x = torch.zeros(1, 64, 3000, 3000).contiguous(memory_format=torch.channels_last)
@@ -240,7 +241,7 @@ def test_sums_over_a_million_pixels_keep_their_digits():
     parameters = [torch.ones(shape, requires_grad=True) for shape in ((1, 1, 1), (1,), (1, 1, 1, 1))]
     mixing, bias, weight = parameters
     with threads(1):
-        y = adaptive_conv2d(x, alpha, None, mixing, bias, backend="native") + native.conv2d(x, weight, (0, 0))
+        y = adaptive_conv2d(x, alpha, None, mixing, bias, backend="native") + native.conv2d(x, weight, (1, 1), (0, 0))
         gradients = torch.autograd.grad(y.mean(), parameters)
     for gradient in gradients:
         assert float(gradient) == pytest.approx(1, abs=2e-4)
@@ -253,12 +254,12 @@ def test_groups_without_mixing_are_refused():
 
 
 def test_a_kernel_from_other_sources_is_noticed(tmp_path):
-    sources = Path(native.__file__).parent / "csrc"
-    assert native._is_made_from(sources)
+    sources = library.FOLDER / "csrc"
+    assert library.is_made_from(sources)
     changed = shutil.copytree(sources, tmp_path / "csrc")
-    with (changed / "kernel.h").open("a") as file:
+    with (changed / "walk.inc").open("a") as file:
         file.write("// changed\n")
-    assert not native._is_made_from(changed)
+    assert not library.is_made_from(changed)
 
 
 def test_a_missing_kernel_is_said_once_and_the_results_are_right(monkeypatch):
@@ -289,6 +290,7 @@ def test_inference_reads_every_layout(case: Case, layout, wider, count):
         compare_without_gradients(run, inputs, torch.float64, LAYOUTS[layout])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["contiguous_format", "channels_last"])
 def test_a_large_image_needs_little_more_than_its_own_maps(layout):
     """Beyond the input: coefficients, Φ's hidden map, the result and 64 MB; unfolded it would be 49 times the input."""

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acda.backends import native
-from acda.functional import conv2d, conv2d_tanh
-from tests.backends.comparing import DTYPES, LAYOUTS, assert_near, compare, threads
+from acda.backends import BACKENDS, native
+from acda.backends.native import norm_tanh as operator
+from tests.backends.comparing import DTYPES, LAYOUTS, assert_near, compare, run_with_gradients, threads
 from tests.backends.normalising import norm_tanh, summed_in_norm_tanh
 
 pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MISSING))
@@ -38,17 +38,17 @@ def test_a_step_of_the_generator_equals_conv2d_and_tanh(shape, outputs, side, st
     summed = truth.abs() + F.conv2d(padded.abs(), *(t.abs() for t in rest), stride) * (1 - truth.square())
     with threads(count):
         args = (LAYOUTS[layout](x.to(dtype)), weight.to(dtype), shift.to(dtype), stride, padding)
-        assert_near(conv2d_tanh(*args, backend="native"), truth, dtype, summed)
+        assert_near(native.conv2d_tanh(*args), truth, dtype, summed)
 
 
 def test_its_tanh_is_right_everywhere():
     values = torch.cat([torch.linspace(-12, 12, 100_001), torch.logspace(-30, 2, 10_001), torch.tensor([0.0, 1e30])])
     x, one, zero = values[None, None, None], torch.ones(1, 1, 1, 1), torch.zeros(1)
-    y = conv2d_tanh(x, one, zero, (1, 1), (0, 0), backend="native").flatten()
+    y = native.conv2d_tanh(x, one, zero, (1, 1), (0, 0)).flatten()
     torch.testing.assert_close(y.double(), values.double().tanh(), rtol=5e-7, atol=0)
     assert y.abs().max() <= 1
     strange = torch.tensor([float("inf"), -float("inf"), float("nan")])[None, None, None]
-    y = conv2d_tanh(strange, one, zero, (1, 1), (0, 0), backend="native").flatten()
+    y = native.conv2d_tanh(strange, one, zero, (1, 1), (0, 0)).flatten()
     torch.testing.assert_close(y[:2], torch.tensor([1.0, -1.0]), rtol=5e-7, atol=0)
     assert y[2].isnan()
 
@@ -65,7 +65,7 @@ def test_a_convolution_of_the_generator_and_its_gradients(data):
         data.draw(st.sampled_from(sorted(LAYOUTS))),
     )
     torch.manual_seed(number(0, 1000))
-    run = lambda x, weight, _, backend: conv2d(x, weight, (1, 1), padding, backend)  # noqa: E731
+    run = lambda x, weight, _, backend: BACKENDS[backend].conv2d(x, weight, (1, 1), padding)  # noqa: E731
     with threads(number(1, 2)):
         compare(run, [torch.randn(B, C, H, W), torch.randn(O, C, k, k), None], dtype, LAYOUTS[layout])
 
@@ -73,7 +73,7 @@ def test_a_convolution_of_the_generator_and_its_gradients(data):
 @pytest.mark.parametrize(("stride", "padding"), [((2, 1), (1, 1)), ((1, 1), (3, 0))])
 def test_a_convolution_that_has_no_gradient_here_takes_torchs(stride, padding):
     x, weight = torch.randn(1, 3, 8, 9), torch.randn(2, 3, 3, 3, requires_grad=True)
-    y = conv2d(x, weight, stride, padding)
+    y = native.conv2d(x, weight, stride, padding)
     assert "acda" not in str(y.grad_fn).lower()
     torch.testing.assert_close(y, torch.nn.functional.conv2d(x, weight, None, stride, padding))
 
@@ -93,9 +93,35 @@ def test_normalisation_and_tanh_with_their_gradients(data):
         compare(partial(norm_tanh, **given), inputs, dtype, LAYOUTS[layout], partial(summed_in_norm_tanh, **given))
 
 
+def test_normalisation_far_from_zero_is_nearly_as_exact_as_torchs_own():
+    """Median errors against float64, relative to those of torch's float32, over 4,000 channels with means around ±10.
+
+    Each channel is a case of its own, so that the medians hardly depend on the seed: 1.0 to 1.4 for the result and the
+    gradients of u, weight and bias, in four seeds. Sums over 64 pixels in place of 8, means rounded to float32, or u
+    and the mean scaled before they are subtracted give 2.2 to 2.8.
+    """
+    C, shape = 4000, (1, 4000, 6, 8)
+    inputs = [torch.randn(shape) + 10 * torch.randn(C)[:, None, None], torch.randn(C), None, torch.randn(C)]
+    upstream = torch.randn(shape)
+
+    def results(backend: str, dtype: torch.dtype) -> list[torch.Tensor]:
+        given = [None if t is None else t.to(dtype) for t in inputs]
+        return run_with_gradients(partial(norm_tanh, backend=backend), given, lambda y: upstream.to(dtype))
+
+    truth = results("reference", torch.float64)
+
+    def median_errors(backend: str) -> list[torch.Tensor]:
+        pairs = zip(results(backend, torch.float32), truth, strict=True)
+        channels_first = [(one - right).movedim(one.ndim // 3, 0).reshape(C, -1) for one, right in pairs]
+        return [error.norm(dim=1).median() for error in channels_first]
+
+    for ours, torchs in zip(median_errors("native"), median_errors("reference"), strict=True):
+        assert ours <= 1.8 * torchs
+
+
 def test_statistics_keep_their_digits_far_from_zero():
     u = torch.randn(4, 9, 50, 60) + 1000
-    _, mean, var = native.norm_tanh(u, torch.ones(9), torch.zeros(9), None, None, 1e-5)
+    _, mean, var = operator.norm_tanh(u, torch.ones(9), torch.zeros(9), None, None, 1e-5)
     exact = u.double().var((0, 2, 3), unbiased=False)
     torch.testing.assert_close(mean.double(), u.double().mean((0, 2, 3)), rtol=1e-7, atol=0)
     torch.testing.assert_close(var.double(), exact, rtol=1e-5, atol=0)

@@ -39,7 +39,7 @@ def test_it_equals_the_convolution_in_values_and_gradients(shape, count):
     upstream = torch.randn_like(expected)
     expected.backward(upstream)
     with threads(count):
-        y = native.conv2d(*ours, (py, px))
+        y = native.conv2d(*ours, (1, 1), (py, px))
         y.backward(upstream.float())
     assert relative(y, expected) < BOUND
     for a, b in zip(ours, truth, strict=True):
@@ -50,18 +50,18 @@ def test_it_is_what_runs_and_the_switch_turns_it_off():
     """Its rounding is coarser than the direct form's, which is how one can tell them apart."""
     x, weight = torch.randn(1, 64, 48, 48), torch.randn(36, 64, 3, 3)
     truth = F.conv2d(x.double(), weight.double())
-    fast = relative(native.conv2d(x, weight, (0, 0)), truth)
+    fast = relative(native.conv2d(x, weight, (1, 1), (0, 0)), truth)
     with native.exact_shifts():
-        direct = relative(native.conv2d(x, weight, (0, 0)), truth)
+        direct = relative(native.conv2d(x, weight, (1, 1), (0, 0)), truth)
     assert direct < 1e-6 < fast < 5e-6
-    assert relative(native.conv2d(x, weight, (0, 0)), truth) == fast, "the switch is back where it was"
+    assert relative(native.conv2d(x, weight, (1, 1), (0, 0)), truth) == fast, "the switch is back where it was"
 
 
 def test_results_repeat():
     x, weight = torch.randn(2, 64, 40, 40), torch.randn(72, 64, 3, 3, requires_grad=True)
     grads = []
     for _ in range(2):
-        (grad,) = torch.autograd.grad(native.conv2d(x, weight, (1, 1)).square().sum(), weight)
+        (grad,) = torch.autograd.grad(native.conv2d(x, weight, (1, 1), (1, 1)).square().sum(), weight)
         grads.append(grad)
     assert torch.equal(*grads)
 

@@ -10,6 +10,7 @@ from acda.support.environment import write_results
 from tests.campaigns.frame import Campaign, Outcome
 
 outcomes = pytest.StashKey[list[Outcome]]()
+the_seed = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser):
@@ -25,17 +26,17 @@ def run_campaign(request, capsys) -> Callable[[Campaign], None]:
     config = request.config
     campaigns = [item for item in request.session.items if item.get_closest_marker("campaign")]
     seconds = 60 * config.getoption("--minutes") / len(campaigns)
-    seed = config.getoption("--seed")
+    given = config.getoption("--seed")
+    seed = config.stash.setdefault(the_seed, int(time.time()) if given is None else given)
 
     def run(campaign: Campaign) -> None:
         with capsys.disabled():
-            outcome = campaign.run(
-                int(time.time()) if seed is None else seed, seconds, lambda line: print(line, flush=True)
-            )
+            outcome = campaign.run(seed, seconds, lambda line: print(line, flush=True))
         done = config.stash.setdefault(outcomes, [])
         done.append(outcome)
         if (path := config.getoption("--figures")) is not None:
-            write_results(path, [each.figures() for each in done])
+            minutes = config.getoption("--minutes")
+            write_results(path, [each.figures() for each in done], minutes=minutes, seed=outcome.seed)
         assert not outcome.failures, "\n".join(outcome.failures)
 
     return run

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acda import fourier_bessel, multiscale_fourier_bessel
-from acda.backends import native
-from acda.functional import adaptive_conv2d, conv2d, conv2d_tanh, per_pixel_conv2d
+from acda.backends import BACKENDS, native
+from acda.functional import adaptive_conv2d, per_pixel_conv2d
 from acda.window import Window
 from tests.backends.comparing import (
     DTYPES,
@@ -84,7 +84,7 @@ def conv2d_case(random: Random) -> str:
     H, W = (random.randint(1, 40) + max(0, side - 1 - 2 * p) for p in padding)
     x = torch.randn(random.randint(0, 3), random.randint(1, 70), H, W)
     weight = torch.randn(random.randint(1, 70), x.shape[1], side, side)
-    run = lambda x, weight, _, backend: conv2d(x, weight, (1, 1), padding, backend)  # noqa: E731
+    run = lambda x, weight, _, backend: BACKENDS[backend].conv2d(x, weight, (1, 1), padding)  # noqa: E731
     compare(run, [x, weight, None], random.choice(DTYPES), random_layout(random))
     return "conv2d"
 
@@ -99,7 +99,7 @@ def conv2d_tanh_case(random: Random) -> str:
     padded, *rest = (t.double() for t in (F.pad(tensors[0], (px, px, py, py)), *tensors[1:]))
     truth = F.conv2d(padded, *rest, stride).tanh()
     steep = F.conv2d(padded.abs(), *(t.abs() for t in rest), stride) * (1 - truth.square())
-    y = conv2d_tanh(random_layout(random)(tensors[0]), *tensors[1:], stride, padding, backend="native")
+    y = native.conv2d_tanh(random_layout(random)(tensors[0]), *tensors[1:], stride, padding)
     assert_near(y, truth, dtype, truth.abs() + steep)
     return "conv2d_tanh"
 

@@ -20,7 +20,7 @@ from acda.photos.files import read_photo
 from acda.photos.restore import PhotoRestorer
 from tests.campaigns.frame import Campaign
 
-SECONDS = 60  # after which a case hangs; a busy machine needs some
+SECONDS = 300  # after which a case hangs; a busy machine needs some
 KINDS = {
     "jpg": {},
     "png": {},

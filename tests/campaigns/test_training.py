@@ -148,7 +148,7 @@ def pictures() -> Path:
 
 
 def small(epochs: int) -> Classification:
-    return Classification(model="lenet", epochs=epochs, data=pictures(), batch_size=5, learning_rate=0.01)
+    return Classification(model="lenet", epochs=epochs, batch_size=5, learning_rate=0.01)
 
 
 class Stop(Exception):
@@ -167,7 +167,7 @@ def begun() -> Path:
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Stop):
         patch.setattr(Task, "training_step", stops)
-        fit(small(2), "run", Run(out=folder, accelerator="cpu"))
+        fit(small(2), "run", Run(data=pictures(), out=folder, device="cpu"))
     return folder
 
 
@@ -175,7 +175,7 @@ def begun() -> Path:
 def completed() -> Path:
     """The same run, resumed from its sound checkpoint."""
     shutil.copytree(begun(), workspace() / "completed")
-    fit(small(2), "run", Run(out=workspace() / "completed", accelerator="cpu", resume=True))
+    fit(small(2), "run", Run(data=pictures(), out=workspace() / "completed", device="cpu", resume=True))
     return workspace() / "completed"
 
 
@@ -196,7 +196,7 @@ def try_checkpoint(random: Random) -> str:
     def resume() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Lightning's advice
-            fit(small(2), "run", Run(out=folder, accelerator="cpu", resume=True))
+            fit(small(2), "run", Run(data=pictures(), out=folder, device="cpu", resume=True))
 
     if refused(resume):
         assert last.read_bytes() == kept, "the checkpoint was written over"
@@ -211,7 +211,7 @@ def try_checkpoint(random: Random) -> str:
 def uninterrupted() -> tuple[Path, float]:
     """A run of 25 epochs and the seconds that it took."""
     folder, start = workspace() / "whole", time.monotonic()
-    subprocess.run(command(small(25), folder), check=True, capture_output=True)
+    subprocess.run(command(small(25), pictures(), folder), check=True, capture_output=True)
     return folder, time.monotonic() - start
 
 
@@ -223,7 +223,7 @@ def try_kill(random: Random) -> str:
     for _ in range(random.randint(1, 3)):
         resume = ["--resume"] if (folder / "recipe.json").exists() else []
         process = subprocess.Popen(
-            command(small(25), folder, *resume), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+            command(small(25), pictures(), folder, *resume), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
         )
         try:
             _, said = process.communicate(timeout=seconds * random.uniform(0.3, 1))
@@ -233,7 +233,7 @@ def try_kill(random: Random) -> str:
             process.communicate()
             kills += 1
     resume = ["--resume"] if (folder / "recipe.json").exists() else []
-    ended = subprocess.run(command(small(25), folder, *resume), capture_output=True, text=True)
+    ended = subprocess.run(command(small(25), pictures(), folder, *resume), capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-500:]
     assert_same(weights(folder), weights(whole))
     assert not list(folder.rglob(".*-????????.*")), "unfinished files were left"

@@ -11,10 +11,12 @@ from acda.cli import main
 def test_bench_writes_numbers_with_circumstances_and_a_picture(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench, "CASES", (bench.Case(256, 6, 3), bench.Case(4, 6, 3)))
     assert main(["bench", "--out", str(tmp_path), "--seconds", "0", "--quick", "--threads", "1"]) == 0
-    results = json.loads((tmp_path / "speed.json").read_text())
+    ((numbers, picture),) = [(path, path.with_suffix(".png")) for path in tmp_path.glob("speed-*.json")]
+    assert numbers.stem.endswith(("-baseline", "-avx2", "-avx512")), "the file names the vectors that ran"
+    results = json.loads(numbers.read_text())
     assert {row["channels"] for row in results["rows"]} == {256}
     assert {"commit", "machine", "torch", "threads", "budget", "seed"} <= set(results["circumstances"])
-    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert "acda, native" in capsys.readouterr().out
 
 

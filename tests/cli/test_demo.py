@@ -4,10 +4,10 @@ from acda.cli import main
 
 
 def test_demo_writes_numbers_and_figure(tmp_path, capsys):
-    assert main(["demo", "--seed", "1", "--steps", "60", "--out", str(tmp_path / "new")]) == 0
+    assert main(["demo", "--seed", "1", "--steps", "20", "--out", str(tmp_path / "new")]) == 0
     numbers = json.loads((tmp_path / "new" / "demo.json").read_text())
     assert {"conv", "acda", "conv_shifted", "acda_shifted", "steps", "seed", "seconds"} <= set(numbers)
-    assert (numbers["steps"], numbers["seed"]) == (60, 1)
+    assert (numbers["steps"], numbers["seed"]) == (20, 1)
     assert numbers["acda"] < numbers["curves"]["acda"][0], "it has learnt something"
     assert abs(numbers["acda"] / numbers["acda_shifted"] - 1) < 0.05, "what moves with the image is still found"
     assert (tmp_path / "new" / "demo.png").read_bytes().startswith(b"\x89PNG")
@@ -16,7 +16,7 @@ def test_demo_writes_numbers_and_figure(tmp_path, capsys):
 
 def test_demo_repeats_itself(tmp_path):
     for name in ("a", "b"):
-        assert main(["demo", "--steps", "5", "--out", str(tmp_path / name)]) == 0
+        assert main(["demo", "--steps", "2", "--out", str(tmp_path / name)]) == 0
     a, b = (json.loads((tmp_path / name / "demo.json").read_text()) for name in ("a", "b"))
     assert a["acda"] == b["acda"]
 

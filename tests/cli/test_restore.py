@@ -1,5 +1,6 @@
 """acda restore and upscale: what photos have is kept, what is broken is named, inputs are safe, tiles do not show."""
 
+import json
 import struct
 import sys
 
@@ -17,21 +18,25 @@ from acda.photos.restore_files import load_restorer
 from acda.photos.tiles import apply_in_tiles
 from acda.photos.weights import find_weights, read_weights, write_weights
 
+SMALL = {"width": 8, "depth": 4}
+
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     """A restorer that does something: fresh weights, and a last layer that is not nearly zero."""
     torch.manual_seed(0)
-    model = create_model("restorer")
-    torch.nn.init.normal_(model.trunk.up[-2].weight, std=0.003)
-    for block in model.trunk.blocks:
-        torch.nn.init.ones_(block.bn3.weight)
+    model = create_model("dncnn", **SMALL)
+    torch.nn.init.normal_(model.layers[-1].weight, std=0.01)
     with torch.no_grad():
         for _ in range(2):
             model(torch.rand(2, 3, 64, 64))
     tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
     path = tmp_path_factory.mktemp("weights") / "weights.safetensors"
-    write_weights(path, {**tensors, "statistics": torch.tensor([[0.0] * 3, [255.0] * 3])}, {"model": "restorer"})
+    write_weights(
+        path,
+        {**tensors, "statistics": torch.tensor([[0.0] * 3, [255.0] * 3])},
+        {"model": "dncnn", "options": json.dumps(SMALL)},
+    )
     return str(path)
 
 
@@ -136,7 +141,7 @@ def test_sixteen_bits_become_eight_only_where_the_format_has_no_more(weights, tm
         assert image.mode == "I;16"
         assert len(np.unique(np.array(image) % 257)) > 1, "more than 256 shades"
     assert main(["restore", str(deep), "--weights", weights, "-o", str(tmp_path / "b.jpg")]) == 0
-    assert "deep.png has more than eight bits a channel, of which the result has eight." in capsys.readouterr().err
+    assert "deep.png has more than 8 bits per channel, of which the result has 8." in capsys.readouterr().err
 
 
 def test_pixels_of_no_known_range_are_refused(weights, tmp_path, capsys):

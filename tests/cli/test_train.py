@@ -54,10 +54,11 @@ def test_missing_data_are_told_with_the_place_and_a_way_to_get_them(tmp_path, mo
     assert "--download fetches CIFAR10 into it." in capsys.readouterr().err
 
 
-def test_on_a_terminal_epochs_count_from_one_and_scores_stay(recipe, tmp_path):  # noqa: F811
+@pytest.mark.slow
+def test_on_a_terminal_epochs_count_from_one_and_scores_stay(recipe, pictures, tmp_path):  # noqa: F811
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))  # a bar needs room
-    arguments = command(replace(recipe, epochs=2), tmp_path / "run")
+    arguments = command(replace(recipe, epochs=2), pictures, tmp_path / "run")
     with subprocess.Popen(arguments, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         shown = b""

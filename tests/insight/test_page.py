@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from acda.cli import main
-from acda.insight import server
+from acda.insight import guard, looks, server
 from acda.insight.subject import FRESH, find_subject, look_inside
 from acda.photos.files import read_photo
 
@@ -76,7 +76,7 @@ def test_uploads_are_bounded_and_have_to_be_images(client, photo, monkeypatch):
     monkeypatch.setattr(server, "MOST_PIXELS", 1000)
     refused = ask(photo.read_bytes()).json()["detail"]
     assert refused == "the photo has 64×48 pixels; at most 0.001 million are taken. Make it smaller."
-    monkeypatch.setattr(server, "MOST_BYTES", 100)
+    monkeypatch.setattr(guard, "MOST_BYTES", 100)
     assert ask(photo.read_bytes()).status_code == 413
 
 
@@ -117,7 +117,7 @@ def test_links_lead_to_the_page_and_not_behind_it(client):
 
 
 def test_looks_are_bounded_in_bytes_too(client, monkeypatch):
-    monkeypatch.setattr(server, "KEPT_BYTES", 1)
+    monkeypatch.setattr(looks, "KEPT_BYTES", 1)
     first, second = (client.post("/api/look", params={"model": FRESH}).json()["id"] for _ in range(2))
     assert client.get(f"/api/photo/{first}").status_code == 410
     assert client.get(f"/api/photo/{second}").status_code == 200
@@ -125,7 +125,7 @@ def test_looks_are_bounded_in_bytes_too(client, monkeypatch):
 
 def test_only_the_last_looks_are_kept(client):
     look_again = lambda: client.post("/api/look", params={"model": FRESH}).json()["id"]  # noqa: E731
-    numbers = [look_again() for _ in range(server.KEPT)]
+    numbers = [look_again() for _ in range(looks.KEPT)]
     assert client.get(f"/api/photo/{numbers[0]}").status_code == 200, "what is asked for again stays longest"
     look_again()
     assert [client.get(f"/api/photo/{number}").status_code for number in numbers[:3]] == [200, 410, 200]

@@ -85,6 +85,7 @@ def test_requests_one_after_another_have_their_time_each(hurried):
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("sent", [HALF, b"GET / HT"])
 def test_the_end_does_not_wait_for_uploads(times, sent):

@@ -11,10 +11,12 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from acda import AdaptiveConv2d, AtomGenerator, fourier_bessel
+from acda.backends import choose, native
 from acda.backends.native import exact_shifts
-from acda.functional import takes_native
 from acda.layers.generator import TANH_POWER
 from tests import naive
+from tests.naive import BY_NAME
+from tests.operators import Operators
 from tests.strategies import Case, cases
 
 MODES = ["zeros", "reflect", "replicate", "circular"]
@@ -75,8 +77,10 @@ def apply_full_filters(x, K, layer):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_padding_modes_equal_the_definition(mode):
+@pytest.mark.parametrize("backend", BY_NAME)
+def test_padding_modes_equal_the_definition(mode, backend):
     layer = AdaptiveConv2d(2, 3, 5, stride=2, padding=(2, 1), padding_mode=mode).double()
+    layer.backend = backend
     x = torch.randn(1, 2, 9, 8, dtype=torch.float64)
     padded = nn.functional.pad(x, (1, 1, 2, 2), mode="constant" if mode == "zeros" else mode)
     expected = naive.adaptive_conv2d(
@@ -123,7 +127,7 @@ def test_nan_reaches_only_what_sees_it(window, backend):
     """The kernel does not read the taps at which all bases are zero, the corners of the window; plain torch does."""
     layer, x = AdaptiveConv2d(2, 3, 5, **window).eval(), torch.randn(1, 2, 24, 24)
     layer.backend = backend
-    corners_count = not takes_native(backend, x)
+    corners_count = choose(backend, x) is not native
     x[0, 1, 11, 12] = torch.nan
     with exact_shifts():  # Winograd's form spreads a NaN over its tile
         hit = layer(x).isnan().any(1)[0]
@@ -350,16 +354,60 @@ def test_bad_input_is_refused_with_a_reason(call, error, message):
         call()
 
 
-def test_a_layer_in_plain_torch_is_plain_torch_throughout(monkeypatch):
+def operators_of(layer: AdaptiveConv2d, x: torch.Tensor) -> set[str]:
+    """Those of acda that run in a training step and in inference."""
+    with Operators() as seen:
+        layer.train()(x).sum().backward()
+        with torch.no_grad():
+            layer.eval()(x)
+    return set(seen.ours)
+
+
+def test_a_layer_in_plain_torch_is_plain_torch_throughout():
     """backend="reference" reaches Φ too: no operator of the kernel runs."""
-    for name in ("adaptive_conv2d", "conv2d_tanh", "conv2d", "norm_tanh"):
-        monkeypatch.setattr(f"acda.backends.native.{name}", None)
     layer, x = AdaptiveConv2d(3, 4, 3), torch.randn(1, 3, 6, 6)
+    if native.MISSING is None:
+        ours = {"adaptive_conv2d", "adaptive_conv2d_planar", "conv2d", "norm_tanh", "conv2d_tanh"}
+        assert ours <= operators_of(layer, x)
     layer.backend = "reference"
+    assert not operators_of(layer, x)
+    assert layer.backend == layer.generator.backend == "reference"
+
+
+class Doubling(AtomGenerator):
+    """Takes nothing but the map, as somebody's own Φ may."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def test_a_generator_derived_from_ours():
+    phi = Doubling(3, 6 * 6, 3)
+    layer, x = AdaptiveConv2d(3, 4, 3, generator=phi), torch.randn(2, 3, 8, 8)
     layer(x).sum().backward()
     with torch.no_grad():
-        layer.eval()(x)
-    assert layer.backend == layer.generator.backend == "reference"
+        layer.eval()
+        single = AdaptiveConv2d(3, 4, 3, generator=AtomGenerator(3, 6 * 6, 3)).eval()
+        single.load_state_dict(layer.state_dict())
+        torch.testing.assert_close(layer.coefficients(x), 2 * single.coefficients(x))
+        torch.testing.assert_close(layer(x) - layer.bias[:, None, None], 2 * (single(x) - single.bias[:, None, None]))
+
+
+def test_a_generator_whose_forward_was_replaced():
+    layer, x = AdaptiveConv2d(3, 4, 3).eval(), torch.randn(2, 3, 8, 8)
+    layer.generator.forward = lambda x: torch.ones(2, 36, 6, 6)
+    assert layer.bases is not None
+    expected = nn.functional.conv2d(x, torch.einsum("ocm,lij->ocij", layer.mixing, layer.bases), layer.bias)
+    torch.testing.assert_close(layer(x), expected)
+
+
+def test_hooks_on_the_generator_see_the_map_alone():
+    layer, x, seen = AdaptiveConv2d(3, 4, 3), torch.randn(2, 3, 8, 8), []
+    layer.generator.register_forward_hook(lambda module, inputs, y: seen.append((inputs, y.shape)))
+    layer(x)
+    (((given,), shape),) = seen
+    assert torch.equal(given, x)
+    assert shape == (2, 36, 6, 6)
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch's own vmap rule for addcmul_

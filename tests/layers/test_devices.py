@@ -9,16 +9,8 @@ from torch import nn
 from acda import AdaptiveConv2d, create_model
 from acda.backends import choose, reference
 from acda.functional import adaptive_conv2d
+from tests.devices import DEVICES
 
-AVAILABLE = {
-    "cpu": lambda: True,
-    "cuda": torch.cuda.is_available,
-    "mps": torch.backends.mps.is_available,
-}
-DEVICES = [
-    pytest.param(name, marks=pytest.mark.skipif(not is_there(), reason=f"no {name} device here"))
-    for name, is_there in AVAILABLE.items()
-]
 LAYERS = {
     "7×7": {"kernel_size": 7, "padding": 3},
     "strided, dilated, groups": {"kernel_size": 5, "stride": 2, "dilation": (1, 2), "groups": 2},

@@ -45,14 +45,14 @@ def test_a_single_image_too_small_to_normalise_says_what_works():
 
 
 @pytest.mark.parametrize("conv", [CondConv2d, DynamicConv2d, PixelAdaptiveConv2d, DynamicFilterConv2d])
-def test_a_rival_is_one_argument(conv):
+def test_a_baseline_is_one_argument(conv):
     with torch.device("meta"):
         model = create_model("ad_resnet_s", conv=conv, num_classes=5)
         assert model(torch.empty(2, 3, 64, 64)).shape == (2, 5)
     assert sum(type(m) is conv for m in model.modules()) == 4
 
 
-def test_a_rival_trains():
+def test_a_baseline_trains():
     model = create_model("ad_resnet_s", conv=CondConv2d, num_classes=5)
     model(torch.randn(2, 3, 64, 64)).sum().backward()
     assert all(p.grad is not None for p in model.parameters())

@@ -1,29 +1,37 @@
 """The table of `acda bench`."""
 
+from paper.results import path_of
 from paper.speed import speed_rows, speed_table
 
-SAVED = [
-    {
-        "table": table,
-        "name": name,
-        "metric": f"{mode}, {table}",
-        "value": value,
-        "channels": 64,
-        "size": 14,
-        "side": 7,
-        "batch": batch,
-    }
-    for table, name, mode, value, batch in [
-        ("speed", "native", "forward", 0.714, 1),
-        ("memory", "native", "forward", 700, 1),
-        ("speed", "unfold", "training", 21.6, 8),
-        ("speed", "native", "training", 0.5, 8),
+
+def saved(machine, vectors, factor=1.0):
+    rows = [
+        {
+            "table": table,
+            "name": name,
+            "metric": f"{mode}, {table}",
+            "value": factor * value,
+            "channels": 64,
+            "size": 14,
+            "side": 7,
+            "batch": batch,
+        }
+        for table, name, mode, value, batch in [
+            ("speed", "native", "forward", 0.714, 1),
+            ("memory", "native", "forward", 700, 1),
+            ("speed", "unfold", "training", 21.6, 8),
+            ("speed", "native", "training", 0.5, 8),
+        ]
     ]
-]
+    return {"rows": rows, "circumstances": {"machine": machine, "vectors": vectors}}
+
+
+AMD = speed_rows(saved("AMD EPYC", "AVX2"), "speed-amd-epyc-avx2")
+INTEL = speed_rows(saved("Intel Xeon", "AVX512", 2.0), "speed-intel-xeon-avx512")
 
 
 def test_cases_are_lines_and_modes_of_contenders_are_columns():
-    text = speed_table(speed_rows(SAVED), columns=["forward/native", "training/unfold"])
+    text = speed_table(AMD, columns=["forward/native", "training/unfold"])
     assert text.splitlines() == [
         "| time / Conv2d of the same size | inference, native | training, unfold |",
         "|---|---:|---:|",
@@ -33,5 +41,22 @@ def test_cases_are_lines_and_modes_of_contenders_are_columns():
 
 
 def test_cases_can_be_chosen():
-    (line,) = speed_table(speed_rows(SAVED), ["7x7_64_14_8"], ["training/native"]).splitlines()[2:]
+    (line,) = speed_table(AMD, ["7x7_64_14_8"], ["training/native"]).splitlines()[2:]
     assert line == "| 7×7, 64 channels, 14×14, batch 8 | 0.50 |"
+
+
+def test_processors_stand_side_by_side():
+    text = speed_table([*AMD, *INTEL], ["7x7_64_14_8"], ["training/native"])
+    assert text.splitlines() == [
+        "| time / Conv2d of the same size "
+        "| training, native (AMD EPYC, AVX2) | training, native (Intel Xeon, AVX512) |",
+        "|---|---:|---:|",
+        "| 7×7, 64 channels, 14×14, batch 8 | 0.50 | 1.00 |",
+    ]
+
+
+def test_a_figure_belongs_to_a_processor():
+    assert [path_of(row) for row in INTEL[:2]] == [
+        "speed-intel-xeon-avx512/native/7x7_64_14/forward",
+        "memory-intel-xeon-avx512/native/7x7_64_14/forward",
+    ]

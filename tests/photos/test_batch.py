@@ -2,12 +2,11 @@
 
 import os
 import socket
-import subprocess
-import sys
 
 import pytest
 from PIL import Image
 
+from acda.cli import main
 from acda.photos.batch import Places, each_photo, find_photos, output_path
 from acda.photos.files import read_photo
 
@@ -92,15 +91,13 @@ def test_a_result_does_not_go_where_links_lead_in_a_circle(folder):
         Places([folder / "a.png"]).take(folder / "loop.png", folder / "a.png")
 
 
-def test_a_name_does_not_speak_to_the_terminal(tmp_path):
+def test_a_name_does_not_speak_to_the_terminal(tmp_path, capsys):
     """The whole command, for its output and its errors: escape codes, line ends and bytes that are no UTF-8."""
     evil = "\x1b[2J\nacda: done\u202e"
     (tmp_path / f"{evil}.png").write_bytes(b"no photo")
     (tmp_path / os.fsdecode(b"\xff.png")).write_bytes(b"")
-    command = [sys.executable, "-m", "acda", "count", str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 1
-    lines = result.stderr.splitlines()
+    assert main(["count", str(tmp_path)]) == 1
+    lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert r"/\x1b[2J\nacda: done\u202e.png cannot be read as an image" in lines[0]
     assert r"/\udcff.png cannot be read as an image: it is empty." in lines[1]

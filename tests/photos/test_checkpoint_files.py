@@ -65,8 +65,8 @@ def pointing_before_itself(path):
         (lambda path: torch.save({}, path), "has no weights"),
         (lambda path: torch.save({"state_dict": {"a": 1}}, path), "has no weights"),
         (lambda path: torch.save({"state_dict": {"a": torch.zeros(1).expand(10**12)}}, path), "has no weights"),
-        (lambda path: torch.save({"state_dict": tensors()}, path), "does not tell its network"),
-        (lambda path: torch.save({"state_dict": tensors(), "facts": [1]}, path), "does not tell its network"),
+        (lambda path: torch.save({"state_dict": tensors()}, path), "does not name its network"),
+        (lambda path: torch.save({"state_dict": tensors(), "facts": [1]}, path), "does not name its network"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(checkpoint, damage, message):

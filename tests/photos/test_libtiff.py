@@ -30,6 +30,16 @@ def test_an_error_is_told_in_its_own_words(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_the_name_that_pillow_gives_every_file_is_left_out(tmp_path):
+    pixels = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8))
+    pixels.save(tmp_path / "a.tif", compression="tiff_lzw")
+    content = bytearray((tmp_path / "a.tif").read_bytes())
+    content[20] ^= 255
+    (tmp_path / "a.tif").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a.tif cannot be read as an image \(Using code not yet in table\)"):
+        read_photo(tmp_path / "a.tif")
+
+
 def test_damage_that_can_be_decoded_is_told_too(tmp_path, capfd):
     (tmp_path / "a.tif").write_bytes(damaged("group4", 300))
     assert read_photo(tmp_path / "a.tif").lost.startswith("damage (Fax4Decode: ")

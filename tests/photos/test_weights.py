@@ -29,8 +29,8 @@ def test_what_was_written_is_read(tmp_path):
         ({}, {"options": "no JSON"}, "names a network that cannot be made here"),
         ({}, {"options": "[1]"}, "names a network that cannot be made here"),
         ({}, {"options": '{"colour": 3}'}, "names a network that cannot be made here"),
-        ({"statistics": torch.zeros(3)}, {}, "has no mean and deviation"),
-        ({"statistics": torch.zeros(2, 3)}, {}, "has no mean and deviation"),
+        ({"statistics": torch.zeros(3)}, {}, "needs mean and standard deviation"),
+        ({"statistics": torch.zeros(2, 3)}, {}, "needs mean and standard deviation"),
         ({"statistics": torch.tensor([[torch.nan] * 3, [1.0] * 3])}, {}, "non-finite values in statistics"),
         ({"model.extra": torch.zeros(3)}, {}, "are not the weights of lenet"),
     ],
@@ -55,7 +55,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
     [
         ({"model.fc.bias": torch.full((10,), torch.nan)}, "non-finite values in model.fc.bias"),
         ({"model.fc.bias": torch.full((10,), 1e300, dtype=torch.float64)}, "non-finite values in model.fc.bias"),
-        ({"statistics": torch.tensor([[0.0] * 3, [0.0] * 3])}, "has no mean and deviation"),
+        ({"statistics": torch.tensor([[0.0] * 3, [0.0] * 3])}, "needs mean and standard deviation"),
     ],
 )
 def test_evaluation_and_loading_have_one_door(tmp_path, capsys, changes, message):

@@ -3,12 +3,14 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from acda.training.recipe import Classification
+from acda.training.run import Run
 from acda.training.tasks.task import Task
 
 CLASSES = ("dark", "light", "noisy")
@@ -29,21 +31,34 @@ def pictures(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def recipe(pictures) -> Classification:
-    return Classification(model="lenet", epochs=3, data=pictures, batch_size=10, learning_rate=0.02, warmup_steps=2)
+def recipe() -> Classification:
+    return Classification(model="lenet", epochs=3, batch_size=10, learning_rate=0.02, warmup_steps=2)
+
+
+@pytest.fixture(scope="session")
+def run_in(pictures):
+    """run_in(folder, …): a run on the pictures, on the CPU."""
+
+    def run(out: Path, **more: Any) -> Run:
+        return Run(**{"data": pictures, "out": out, "device": "cpu", **more})
+
+    return run
 
 
 @pytest.fixture
 def ctrl_c(monkeypatch):
-    """ctrl_c(n) interrupts the n-th step from now on, once. What it returns grows by what `watch` sees in each step."""
+    """ctrl_c(n) interrupts the n-th step from now on, once. What it returns grows by what `watch` sees in each step.
 
-    def at(step, watch=lambda task: None):
+    number: another signal than Ctrl-C's
+    """
+
+    def at(step, watch=lambda task: None, number=signal.SIGINT):
         original, seen = Task.training_step, []
 
         def interrupted(self, batch, index):
             seen.append(watch(self))
             if len(seen) == step:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), number)
             return original(self, batch, index)
 
         monkeypatch.setattr(Task, "training_step", interrupted)

@@ -19,8 +19,8 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], toleranc
         torch.testing.assert_close(a[name], b[name], rtol=0, atol=tolerance, msg=name)
 
 
-def command(recipe: Classification, out: Path, *more: str) -> list[str]:
-    settings = ["--data", str(recipe.data), "--epochs", str(recipe.epochs), "--batch-size", str(recipe.batch_size)]
+def command(recipe: Classification, data: Path, out: Path, *more: str) -> list[str]:
+    settings = ["--data", str(data), "--epochs", str(recipe.epochs), "--batch-size", str(recipe.batch_size)]
     settings += ["--learning-rate", str(recipe.learning_rate), "--warmup-steps", str(recipe.warmup_steps)]
-    settings += ["--accelerator", "cpu", "--threads", "1", "--out", str(out), *more]
+    settings += ["--device", "cpu", "--threads", "1", "--out", str(out), *more]
     return [sys.executable, "-m", "acda", "train", "cifar10_lenet", *settings]

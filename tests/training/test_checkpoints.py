@@ -1,25 +1,25 @@
 """Resuming from a checkpoint that is damaged, or not one: one line that says how to go on, and nothing written over."""
 
+import resource
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
+from acda.cli import main
 from acda.training.checkpoints import WholeFiles
-from acda.training.run import Run, fit
+from acda.training.run import fit
 from tests.training.runs import assert_same, command, weights
 
 
 @pytest.fixture(scope="module")
-def stopped(pictures, tmp_path_factory):
+def stopped(tmp_path_factory, run_in):
     """A run with one of its two epochs done, and the recipe."""
     from acda.training.recipe import Classification
     from acda.training.tasks.task import Task
 
-    recipe = Classification(model="lenet", epochs=2, data=pictures, batch_size=10, learning_rate=0.02, warmup_steps=2)
+    recipe = Classification(model="lenet", epochs=2, batch_size=10, learning_rate=0.02, warmup_steps=2)
     folder, original = tmp_path_factory.mktemp("stopped") / "run", Task.training_step
 
     def stops(self, batch, index):
@@ -30,7 +30,7 @@ def stopped(pictures, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Task, "training_step", stops)
         with pytest.raises(KeyError, match="stopped"):
-            fit(recipe, "run", Run(out=folder, accelerator="cpu"))
+            fit(recipe, "run", run_in(folder))
     return folder, recipe
 
 
@@ -93,60 +93,58 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("change", "message"), BROKEN)
-def test_a_checkpoint_of_another_form_is_refused(stopped, tmp_path, change, message):
+def test_a_checkpoint_of_another_form_is_refused(stopped, tmp_path, change, message, run_in):
     folder, recipe = stopped
     shutil.copytree(folder, tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     torch.save(change(torch.load(last, weights_only=True)), last)
     before = last.read_bytes()
     with pytest.raises(ValueError, match=rf"last\.ckpt cannot be resumed.*{message}") as caught:
-        fit(recipe, "run", Run(out=tmp_path / "run", accelerator="cpu", resume=True))
+        fit(recipe, "run", run_in(tmp_path / "run", resume=True))
     assert "\n" not in str(caught.value)
     assert f"copy {last.with_name('best.ckpt')} over it and pass --resume again, or start afresh" in str(caught.value)
     assert last.read_bytes() == before
     assert not (tmp_path / "run" / "weights.safetensors").exists()
 
 
-def test_a_flipped_bit_is_refused_and_the_way_out_leads_to_the_same_weights(stopped, tmp_path):
+def test_a_flipped_bit_is_refused_and_the_way_out_leads_to_the_same_weights(stopped, tmp_path, run_in):
     folder, recipe = stopped
     shutil.copytree(folder, tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     content = bytearray(last.read_bytes())
     content[len(content) // 2] ^= 0x40
     last.write_bytes(content)
-    run = Run(out=tmp_path / "run", accelerator="cpu", resume=True)
+    run = run_in(tmp_path / "run", resume=True)
     with pytest.raises(ValueError, match=r"last\.ckpt is damaged: .* To go on, copy .*best\.ckpt over it"):
         fit(recipe, "run", run)
     shutil.copy(last.with_name("best.ckpt"), last)
     fit(recipe, "run", run)
-    fit(recipe, "whole", Run(out=tmp_path / "whole", accelerator="cpu"))
+    fit(recipe, "whole", run_in(tmp_path / "whole"))
     assert_same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 
-def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
-    """As a limit on the size of files, which every user can set."""
+@pytest.fixture
+def full_disk():
+    """A limit on the size of files for this process, which every user can set: whoever writes more fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path, full_disk):
     path = tmp_path / "last.ckpt"
     WholeFiles().save_checkpoint({"old": torch.zeros(10)}, path)
-    code = (
-        "import resource, sys, torch; from acda.training.checkpoints import WholeFiles\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
-        "try: WholeFiles().save_checkpoint({'new': torch.zeros(1_000_000)}, sys.argv[1])\n"
-        "except OSError as error: print(error)"
-    )
-    result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
-    assert result.stderr == ""
-    assert result.stdout.startswith(f"{path} could not be written (")
-    assert "What was saved before is intact" in result.stdout
-    assert result.stdout.count("\n") == 1
+    with pytest.raises(OSError, match="What was saved before is intact") as caught:
+        WholeFiles().save_checkpoint({"new": torch.zeros(1_000_000)}, path)
+    assert str(caught.value).startswith(f"{path} could not be written (")
+    assert "\n" not in str(caught.value)
     assert set(torch.load(path, weights_only=True)) == {"old"}
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
 
 
-def test_a_disk_that_fills_in_the_middle_of_a_training_is_one_line(recipe, tmp_path):
-    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
-    limited += "from acda.cli import main; sys.exit(main(sys.argv[1:]))"
-    arguments = command(replace(recipe, epochs=1), tmp_path / "run")[3:]
-    result = subprocess.run([sys.executable, "-c", limited, *arguments], capture_output=True, text=True)
-    assert result.returncode == 1
-    assert result.stderr.splitlines()[-1].startswith(f"acda train: {tmp_path / 'run' / 'checkpoints'}")
-    assert "Traceback" not in result.stderr
+def test_a_disk_that_fills_in_the_middle_of_a_training_is_one_line(recipe, tmp_path, pictures, full_disk, capsys):
+    assert main(command(replace(recipe, epochs=1), pictures, tmp_path / "run")[3:]) == 1
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1].startswith(f"acda train: {tmp_path / 'run' / 'checkpoints'}")
+    assert "Traceback" not in said

@@ -8,14 +8,14 @@ import torch
 
 from acda import load
 from acda.cli import main
-from acda.training.run import Run, evaluate, fit
+from acda.training.run import evaluate, fit
 from acda.training.tasks.classification import ClassificationTask
 from acda.training.tasks.task import Task
 from tests.training.runs import command
 
 
-def test_a_learning_rate_that_is_far_too_high_stops_the_run(recipe, tmp_path, capsys):
-    arguments = command(replace(recipe, learning_rate=1e12, epochs=6), tmp_path / "run")[3:]
+def test_a_learning_rate_that_is_far_too_high_stops_the_run(recipe, tmp_path, capsys, pictures):
+    arguments = command(replace(recipe, learning_rate=1e12, epochs=6), pictures, tmp_path / "run")[3:]
     assert main(arguments) == 1
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("acda train: training diverged: the ")
@@ -51,13 +51,15 @@ def nan_weights_after_the_last_step(task, loss, index):
     ],
 )
 @pytest.mark.parametrize("test_every", [1, 2])
-def test_the_best_checkpoint_from_before_can_be_used(recipe, tmp_path, monkeypatch, poison, message, test_every):
+def test_the_best_checkpoint_from_before_can_be_used(
+    recipe, tmp_path, monkeypatch, poison, message, test_every, run_in, pictures
+):
     recipe = replace(recipe, epochs=3 if test_every == 1 else 4, test_every=test_every)
     message = message.replace("of 3", f"of {recipe.epochs}")
     poisoned(monkeypatch, 2, poison)
     run = tmp_path / "run"
     with pytest.raises(ValueError, match=message) as caught:
-        fit(recipe, "run", Run(out=run, accelerator="cpu"))
+        fit(recipe, "run", run_in(run))
     best = run / "checkpoints" / "best.ckpt"
     assert f"The best weights from before are in {best}" in str(caught.value)
     assert not (run / "weights.safetensors").exists()
@@ -65,10 +67,10 @@ def test_the_best_checkpoint_from_before_can_be_used(recipe, tmp_path, monkeypat
     assert all(bool(t.isfinite().all()) for t in last["state_dict"].values())
     for name in (run, best):
         assert load(name).facts["model"] == "lenet"
-        assert evaluate(name, recipe.data)["images"] == 21
+        assert evaluate(name, pictures)["images"] == 21
 
 
-def test_scores_that_are_not_numbers_stop_it_too(recipe, tmp_path, monkeypatch):
+def test_scores_that_are_not_numbers_stop_it_too(recipe, tmp_path, monkeypatch, run_in, pictures):
     original = ClassificationTask.test_sums
 
     def nan(task, batch):
@@ -78,12 +80,12 @@ def test_scores_that_are_not_numbers_stop_it_too(recipe, tmp_path, monkeypatch):
         ClassificationTask, "test_sums", lambda self, b: {**original(self, b), "loss": torch.tensor(math.nan)}
     )
     with pytest.raises(ValueError, match="training diverged: the score loss is nan at step 6, epoch 1 of 3"):
-        fit(recipe, "run", Run(out=tmp_path / "run", accelerator="cpu"))
+        fit(recipe, "run", run_in(tmp_path / "run"))
     assert not (tmp_path / "run" / "scores.json").exists()
     monkeypatch.undo()
-    fit(replace(recipe, epochs=1), "sound", Run(out=tmp_path / "sound", accelerator="cpu"))
+    fit(replace(recipe, epochs=1), "sound", run_in(tmp_path / "sound"))
     monkeypatch.setattr(
         ClassificationTask, "test_sums", lambda self, b: {**original(self, b), "loss": torch.tensor(math.nan)}
     )
     with pytest.raises(ValueError, match=r"gives scores that are not numbers \(loss\)"):
-        evaluate(tmp_path / "sound", recipe.data)
+        evaluate(tmp_path / "sound", pictures)

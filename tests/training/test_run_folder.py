@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from acda.training.run import Run, fit
+from acda.training.run import fit
 from acda.training.run_folder import RANKS, held, is_first_process
 from tests.training.runs import command
 
 
-def test_a_second_training_in_the_folder_is_refused_until_the_first_is_killed(recipe, tmp_path):
+@pytest.mark.slow
+def test_a_second_training_in_the_folder_is_refused_until_the_first_is_killed(recipe, tmp_path, run_in, pictures):
     recipe, run = replace(recipe, epochs=500), tmp_path / "run"
-    first = subprocess.Popen(command(recipe, run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(command(recipe, pictures, run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 120
         while not (run / "log.txt").exists() and time.monotonic() < deadline:
@@ -22,7 +23,7 @@ def test_a_second_training_in_the_folder_is_refused_until_the_first_is_killed(re
         described = (run / "recipe.json").read_text()
         for resume in (False, True):
             with pytest.raises(ValueError, match=f"run is in use by a training: process {first.pid} on .*, since"):
-                fit(replace(recipe, seed=1), "other", Run(out=run, accelerator="cpu", resume=resume))
+                fit(replace(recipe, seed=1), "other", run_in(run, resume=resume))
         assert (run / "recipe.json").read_text() == described
     finally:
         first.send_signal(signal.SIGKILL)

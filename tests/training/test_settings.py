@@ -7,7 +7,7 @@ import pytest
 
 from acda.cli import main
 from acda.photos.weights import write_weights
-from acda.training.recipe import Classification, Counting, read_recipe
+from acda.training.recipe import Classification, Counting, Restoration, read_recipe
 from tests.photos.test_weights import FACTS, tensors
 
 RECIPE = json.loads(Classification(model="lenet", epochs=3).to_json())
@@ -52,11 +52,13 @@ def test_bytes_that_are_no_text(tmp_path):
         ("epochs", -1, "epochs needs to be at least 1"),
         ("epochs", 10**400, "epochs needs to be at most"),
         ("model", 3, "model needs to be text"),
-        ("data", 3, "data needs to be a path"),
         ("optimiser", "adam", 'optimiser needs to be "sgd" or "adamw"'),
-        ("options", {"num_atoms": "9"}, "options needs to be names with whole numbers"),
-        ("options", {"num_atoms": 10**12}, "the option num_atoms needs to be a whole number of at most 65536"),
-        ("options", {"kernel_size": 4095}, "the option kernel_size needs to be a whole number of at most 63"),
+        ("options", [1], "options needs to be names with numbers, true, false or text"),
+        ("options", {"in_chans": [3]}, "options needs to be names with numbers, true, false or text"),
+        ("options", {"in_chans": "3"}, "the option in_chans needs to be a whole number; got 3"),
+        ("options", {"in_chans": 10**12}, "the option in_chans needs to be a whole number of at most 65536"),
+        ("options", {"num_atoms": 9}, "there is no lenet option 'num_atoms'"),
+        ("model", "lenett", "there is no model 'lenett'"),
         ("learning_rate", float("nan"), "learning_rate needs to be a finite number"),
         ("learning_rate", float("inf"), "learning_rate needs to be a finite number"),
         ("learning_rate", 10**400, "learning_rate needs to be a finite number"),
@@ -101,3 +103,21 @@ def test_a_broken_recipe_stops_resuming_and_is_left_alone(tmp_path, capsys):
     assert main(arguments) == 1
     assert "recipe.json is not a recipe" in capsys.readouterr().err
     assert Path(tmp_path / "run" / "recipe.json").read_text() == "[]"
+
+
+def test_settings_of_earlier_versions_that_belong_to_a_run_are_left_out(tmp_path):
+    """Recipes once had the folder of the data, the path of initial weights, a strength of noise, and 1 for true."""
+    recipe = Counting(model="crowd_counter_s", epochs=3)
+    old = {**json.loads(recipe.to_json()), "data": "data", "initial": "runs/classifier/weights.safetensors"}
+    del old["initial_sha256"]
+    (tmp_path / "recipe.json").write_text(json.dumps(old))
+    assert read_recipe(tmp_path / "recipe.json") == recipe
+    switched = Restoration(model="restorer", epochs=3, options={"blind_to_smooth": True})
+    (tmp_path / "recipe.json").write_text(switched.to_json().replace("true", "1").replace("{", '{"noise": 0.0,', 1))
+    assert read_recipe(tmp_path / "recipe.json").to_json() == switched.to_json()
+
+
+@pytest.mark.parametrize("digest", ["", "runs/classifier/weights.safetensors", "A" * 64])
+def test_initial_weights_are_recorded_by_their_content(digest):
+    with pytest.raises(ValueError, match="initial_sha256 needs to be 64 hexadecimal digits"):
+        Counting(model="crowd_counter_s", epochs=1, initial_sha256=digest)

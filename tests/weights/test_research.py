@@ -1,4 +1,4 @@
-"""Weights for research: each loads by its name, has a card, and tells nothing of the machine that trained it."""
+"""Weights for research: each loads by its name, has a card, and contains no path of the machine that trained it."""
 
 import re
 
@@ -13,6 +13,7 @@ from acda.photos.files import Photo, eight_bits, read_photo, write_photo
 from acda.photos.weight_folders import CHECKOUT, RESEARCH
 from acda.photos.weights import read_weights
 from acda.training.metrics import psnr
+from acda.training.recipe import recipe_from_json
 
 FOLDER = CHECKOUT / "weights" / "research"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.safetensors"))
@@ -48,11 +49,12 @@ def test_its_card_begins_with_what_hubs_read(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_small_and_tells_no_place(name):
+def test_it_is_small_and_has_its_recipe_without_paths(name):
     path = FOLDER / f"{name}.safetensors"
     tensors, facts = read_weights(path)
     assert path.stat().st_size < 10e6
     assert not re.search(r"\"(data|initial)\": \"/", facts["recipe"])
+    assert recipe_from_json(facts["recipe"], str(path)).model == facts["model"]
     for key, t in tensors.items():
         filters = t.ndim > 2 and not key.endswith("bases")
         assert (t.dtype == torch.float16) == filters, key

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import register_flop_formula
 
-from acda.backends.native import _NUMBERS, _multiply_adds
+from acda.backends.native.adaptive import NUMBERS, multiply_adds
+from acda.backends.native.registering import register_backward
 
 _WITH_BASES = "adaptive_conv2d_backward_with_bases"
 
@@ -65,31 +65,21 @@ def implement(key: str) -> None:
     torch.library.impl(f"acda::{_WITH_BASES}", key, _backward_with_bases)
 
 
-def _define() -> None:
-    torch.library.define(
-        f"acda::{_WITH_BASES}",
-        f"(Tensor grad, Tensor x, Tensor coefficients, Tensor bases, Tensor mixing, {_NUMBERS})"
-        " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    )
-
-    @torch.library.register_fake(f"acda::{_WITH_BASES}")  # type: ignore[untyped-decorator]
-    def _(grad: Tensor, x: Tensor, alpha: Tensor, bases: Tensor, mixing: Tensor, *numbers: int) -> tuple[Tensor, ...]:
-        like_inputs = tuple(torch.empty_like(t) for t in (x, alpha, mixing))
-        return *like_inputs, x.new_empty(mixing.shape[0]), torch.empty_like(bases)
-
-    def refuse(ctx: Any, *grads: Tensor) -> None:
-        raise NotImplementedError(
-            "acda's GPU kernels have first derivatives only. "
-            'For second derivatives set layer.backend = "reference", or pass backend="reference" to acda.functional.'
-        )
-
-    torch.library.register_autograd(f"acda::{_WITH_BASES}", refuse, setup_context=lambda ctx, inputs, output: None)
-
-    @register_flop_formula(getattr(torch.ops.acda, _WITH_BASES))
-    def _(grad: Any, x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:
-        # Two products for every one of the forward pass, as without learnable bases: αᵀ·dD is the second of αψ.
-        return 4 * _multiply_adds(x, alpha, bases, mixing)
+def _fake(grad: Tensor, x: Tensor, alpha: Tensor, bases: Tensor, mixing: Tensor, *numbers: int) -> tuple[Tensor, ...]:
+    like_inputs = tuple(torch.empty_like(t) for t in (x, alpha, mixing))
+    return *like_inputs, x.new_empty(mixing.shape[0]), torch.empty_like(bases)
 
 
-_define()
+def _flops(grad: Any, x: Any, alpha: Any, bases: Any, mixing: Any, *rest: Any, **_: Any) -> int:
+    # Two products for every one of the forward pass, as without learnable bases: αᵀ·dD is the second of αψ.
+    return 4 * multiply_adds(x, alpha, bases, mixing)
+
+
+register_backward(
+    _WITH_BASES,
+    f"(Tensor grad, Tensor x, Tensor coefficients, Tensor bases, Tensor mixing, {NUMBERS})"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _fake,
+    _flops,
+)
 implement("CUDA")

@@ -22,8 +22,8 @@ def generator_for(*numbers: int) -> torch.Generator:
 class TrainBatches:
     """One epoch's batches of this process: its part of each batch that all processes take together.
 
-    Two processes with batches of n see what one with batches of 2n does. The images that do not fill a last batch sit
-    out; the next epoch shuffles them in again.
+    Two processes with batches of n see what one process with batches of 2n sees. Images that do not fill a last batch
+    are left out of the epoch; the next one shuffles all images again.
 
     >>> [batch.tolist() for batch in TrainBatches(7, 2, seed=0, rank=1, world=2)]
     [[3, 1]]
@@ -58,7 +58,7 @@ class TestBatches:
     [[1, 3], [5]]
     """
 
-    __test__ = False  # for pytest, which collects what begins with Test
+    __test__ = False  # pytest collects classes whose names begin with Test
 
     def __init__(self, count: int, batch_size: int, rank: int = 0, world: int = 1) -> None:
         self.mine, self.batch_size = torch.arange(count)[rank::world], batch_size

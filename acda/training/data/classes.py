@@ -18,7 +18,7 @@ CIFAR = {"cifar-10-batches-py": "CIFAR10", "cifar-100-python": "CIFAR100"}
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images of one size in memory. images: (N, 3, H, W), eight bits    labels: (N,)"""
+    """Images of one size in memory. images: (N, 3, H, W), uint8    labels: (N,)"""
 
     images: Tensor
     labels: Tensor
@@ -37,7 +37,7 @@ class FileSet:
 def list_image_sets(folder: Path, check: bool = True) -> tuple[FileSet, FileSet]:
     """The training and the test files of a folder with `train` and `val` (or `test`), ImageNet's layout.
 
-    check: look at both ends of every file, so that what cannot be read is named now and not in an hour.
+    check: look at both ends of every file, so that a broken one is reported now and not after an hour.
     """
     train, test = find_splits(folder)
     sets = _listed(train, tuple(train)), _listed(test, tuple(train))
@@ -146,11 +146,11 @@ def _what_is_needed(folder: Path) -> str:
 def _refuse_strangers(folder: Path, files: dict[str, list[Path]], classes: tuple[str, ...]) -> None:
     strangers = sorted(set(files) - set(classes))
     if strangers:
-        raise ValueError(f"{folder} has classes that there was no training for: {', '.join(strangers[:5])}.")
+        raise ValueError(f"{folder} has classes that are not in the training set: {', '.join(strangers[:5])}.")
 
 
 def _files_of_classes(folder: Path) -> dict[str, list[Path]]:
-    # Tiny-ImageNet keeps the pictures of a class in a folder `images` of their own.
+    # Tiny-ImageNet keeps the pictures of a class in its own folder `images`.
     classes = {
         p.name: images_in(p / "images" if (p / "images").is_dir() else p)
         for p in sorted(folder.iterdir())
@@ -182,7 +182,7 @@ def _read(files: dict[str, list[Path]], classes: tuple[str, ...] | None = None) 
 
 
 def channel_statistics(images: Tensor) -> Tensor:
-    """Mean and standard deviation of each channel, in steps of eight bits: (2, 3)."""
+    """Mean and standard deviation of each channel, 0–255: (2, 3)."""
     levels = torch.arange(256, dtype=torch.float64)
     counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]).double()
     share = counts / counts.sum(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Photos with a point on every head: ShanghaiTech, UCF-QNRF, people's own; and the density maps made of them."""
+"""Photos with a point on every head (ShanghaiTech, UCF-QNRF or your own), and the density maps made from them."""
 
 import csv
 import json
@@ -33,7 +33,7 @@ def read_crowds(folder: Path) -> tuple[list[Crowd], list[Crowd]]:
 
     ShanghaiTech: {train,test}_data/images/IMG_1.jpg and ground-truth/GT_IMG_1.mat.
     UCF-QNRF: {Train,Test}/img_0001.jpg and img_0001_ann.mat.
-    One's own: {train,test}/ with photos and points.csv (file, x, y; a photo without heads: its name alone) or
+    Your own: {train,test}/ with photos and points.csv (file, x, y; a photo without heads: its name alone) or
     points.json ({"photo.jpg": [[x, y], …], …}).
     """
     for read, (train, test) in LAYOUTS:
@@ -44,7 +44,7 @@ def read_crowds(folder: Path) -> tuple[list[Crowd], list[Crowd]]:
 
 
 def read_test_crowds(folder: Path) -> list[Crowd]:
-    """The test photos alone, which may be all that is there."""
+    """The test photos alone; the folder may have no others."""
     for read, (_, test) in LAYOUTS:
         if (folder / test).is_dir():
             return read(folder / test)
@@ -88,7 +88,7 @@ def _own(folder: Path) -> list[Crowd]:
         if photo.name not in points:
             raise ValueError(f"{photo} has no points. One without heads is listed too: without x and y.")
         if orientation_of(photo) != 1:
-            raise ValueError(f"{photo} is turned by its EXIF, its points may be or not: save it upright.")
+            raise ValueError(f"{photo} is rotated by its EXIF, and its points may be or may not: save it upright.")
         return points[photo.name]
 
     return _with_points(folder, of)
@@ -152,7 +152,7 @@ def _with_points(folder: Path, points_of: Callable[[Path], Any]) -> list[Crowd]:
 
 
 def _checked(photo: Path, points: Any) -> Crowd:
-    """Points just outside the photo are moved to its border, so that no head is lost; many there are a mistake."""
+    """Move points just outside the photo to its border, so that no head is lost; many such points are a mistake."""
     try:
         heads = np.asarray(points, dtype=np.float64) if np.size(points) else np.empty((0, 2))
     except (TypeError, ValueError) as error:
@@ -173,7 +173,7 @@ def _checked(photo: Path, points: Any) -> Crowd:
 
 
 def density_map(points: Points, size: tuple[int, int], sigma: float, stride: int = 1) -> Tensor:
-    """Heads per cell, as (H, W): each head is a Gaussian of one size, whose part within the map has the total one.
+    """Heads per cell, as (H, W): each head is a Gaussian of one size, normalised within the map.
 
     points: x, y in pixels    size: of the map    stride: pixels per cell; sigma is in cells
 

@@ -1,4 +1,4 @@
-"""Batches of images, augmented; what is random about one follows from seed, epoch and image: it can be repeated."""
+"""Batches of augmented images. The augmentation follows from seed, epoch and image, so that it can be repeated."""
 
 import math
 import zlib
@@ -21,11 +21,11 @@ from acda.training.data.classes import FileSet, ImageSet
 
 
 class OtherData(ValueError):
-    """A run would be resumed with other data than it was begun with."""
+    """A run was to be resumed with other data than it was started with."""
 
 
 class EpochLoader:
-    """An epoch's batches, which can begin in its middle: Lightning asks where it stands and keeps that in checkpoints.
+    """The batches of an epoch, which can start in its middle: Lightning saves the position in checkpoints.
 
     A subclass yields images (n, 3, H, W), about zero mean and unit variance, and labels (n,).
     """
@@ -42,16 +42,16 @@ class EpochLoader:
         skipped, self._skipped = self._skipped, 0
         numbered = list(enumerate(self.batches))[skipped:]
         for (i, _), (images, labels) in zip(numbered, self.loaded(numbered), strict=True):
-            self._taken = (i + 1) % len(self)  # the last batch completes the epoch, asked for more or not
+            self._taken = (i + 1) % len(self)  # the last batch completes the epoch, even if no further one is asked for
             yield (images.float() - self.mean) / self.deviation, labels
 
     def loaded(self, numbered: list[tuple[int, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images of eight bits and labels of these batches, each with its number in the epoch."""
+        """Images of uint8 and labels of these batches, each with its number in the epoch."""
         raise NotImplementedError
 
     @cached_property
     def fingerprint(self) -> int:
-        """A number that other images, or these in another order, hardly have."""
+        """A checksum of the images in their order."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, int]:
@@ -66,7 +66,7 @@ class EpochLoader:
             )
         if state.get("fingerprint", self.fingerprint) != self.fingerprint:
             raise OtherData(
-                "the run was begun with other images than there are now: a run is resumed with the data that it was "
+                "the run was started with other images than there are now: a run is resumed with the data that it was "
                 "started with, wherever they are."
             )
         if isinstance(self.batches, TrainBatches):
@@ -150,7 +150,7 @@ class DecodingLoader(EpochLoader):
 
 @dataclass(frozen=True)
 class Unreadable:
-    """In the place of an image: what is wrong with its file. An error would come from a worker with its traceback."""
+    """What is wrong with a file, in place of its image; an error in a worker would show its traceback."""
 
     reason: str
 
@@ -174,14 +174,14 @@ def _collated(samples: list[Any]) -> Any:
 
 
 def _unless_killed(loader: Iterable[Any]) -> Iterator[Any]:
-    """Batches; a worker that the system ended, often for want of memory, is one line too."""
+    """Batches; a worker that the system killed, often for lack of memory, is reported in one line."""
     try:
         yield from loader
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
         line = str(error).splitlines()[0].rstrip(". ")
-        raise ValueError(f"a process that reads images was ended ({line}). Try fewer --workers.") from error
+        raise ValueError(f"a process that reads images was killed ({line}). Try fewer --workers.") from error
 
 
 class FileLoader(DecodingLoader):
@@ -201,7 +201,7 @@ class FileLoader(DecodingLoader):
 
 
 def checksum(parts: Iterable[object]) -> int:
-    """Of what these are when they are printed, in this order."""
+    """A checksum of how these are printed, in this order."""
     total = 0
     for part in parts:
         total = zlib.crc32(f"{part}\n".encode(), total)
@@ -209,7 +209,7 @@ def checksum(parts: Iterable[object]) -> int:
 
 
 def names_and_sizes(paths: Iterable[Path]) -> Iterator[str]:
-    """What tells files apart wherever their folder is."""
+    """What identifies files, wherever their folder is."""
     return (f"{path.name} {path.stat().st_size}" for path in paths)
 
 

@@ -1,4 +1,4 @@
-"""MATLAB 5 files: the numbers, cells and structs of one variable, and no byte pattern that could end the process.
+"""Read one variable of a MATLAB 5 file: numbers, cells and structs. No file can crash the process.
 
 scipy.io.loadmat trusts sizes that it reads from the file, and one changed byte can crash it. Here every size is
 checked against the bytes that are there.
@@ -42,7 +42,7 @@ Value = np.ndarray[Any, np.dtype[Any]] | Cells | Structs
 
 
 def read_mat(path: Path, name: str) -> Value:
-    """The variable of this name. Whatever else the file is or has, the answer is a ValueError."""
+    """The variable of this name. A file that is damaged or lacks it raises a ValueError."""
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES >> 20} MB")
     content = path.read_bytes()

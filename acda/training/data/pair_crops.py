@@ -18,10 +18,10 @@ from acda.training.data.degradations import MARGIN, Degradation
 from acda.training.data.loading import DecodingLoader, checksum, names_and_sizes
 from acda.training.data.pairs import PhotoPair
 
-# Decoded photos that are kept from one epoch to the next, in bytes; larger sets are decoded each time, and so are all
-# where workers do it, who live for an epoch.
+# Bytes of decoded photos that are kept from one epoch to the next. Larger sets are decoded each time, and so are all
+# sets that workers read, because workers live for an epoch.
 MOST_KEPT = 2_000_000_000
-# Pixels of eight bits to 0 … 1.
+# From 0–255 to 0–1.
 UNIT = torch.tensor([[0.0] * 3, [255.0] * 3])
 
 
@@ -29,7 +29,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Photos:
-    """Pixels of pairs, (2, H, W, 3) of eight bits, degraded first; kept in memory where they are not too many."""
+    """Pixels of pairs, (2, H, W, 3) of uint8, degraded first; kept in memory unless there are too many."""
 
     def __init__(self, pairs: list[PhotoPair]) -> None:
         self.pairs = pairs

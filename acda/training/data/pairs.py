@@ -17,7 +17,7 @@ SIDD_TEST_SCENES = ("009", "010")
 POLYU_TEST_CAMERAS = ("Sony", "NikonD800")
 # Of clean photos in one folder, one in so many is for testing.
 EIGHTH = 8
-# How many folders into one another datasets are looked for.
+# How deep in a folder datasets are searched for.
 DEEPEST = 3
 
 
@@ -40,7 +40,7 @@ def read_pairs(folder: Path, scale: int | None = None) -> Split:
     City100: 001H.PNG and 001L.PNG; every tenth is for testing.
     SIDD: Data/INSTANCE/GT_SRGB_010.PNG and NOISY_SRGB_010.PNG; scenes 009 and 010 are for testing.
     PolyU: NAME_real.JPG and NAME_mean.JPG; the Sony's and the Nikon D800's scenes are for testing.
-    One's own: {train,test}/{input,target}/ with equal names.
+    Your own: {train,test}/{input,target}/ with equal names.
     A folder that has folders in these layouts, itself or in other folders, is all of them together.
     """
     if not folder.is_dir():
@@ -93,7 +93,7 @@ def _realsr(folder: Path, scale: int | None) -> Split | None:
             for clean in images_in(place):
                 if clean.stem.endswith("_HR"):
                     scene = clean.stem.removesuffix("_HR")
-                    # The two parts number their scenes each on its own.
+                    # Each part numbers its scenes separately.
                     found.append(PhotoPair(_present(place / f"{scene}_LR{scale}.png"), clean, f"{name}/{scene}"))
         return found
 
@@ -117,7 +117,7 @@ def _sidd(folder: Path, scale: int | None) -> Split | None:
             if "GT_SRGB" in clean.name:
                 scene = re.match(r"[^_]+_([^_]+)", place.name)
                 if scene is None:
-                    raise ValueError(f"{place} does not tell its scene, as SIDD's folders do: 0001_001_S6_00100 ….")
+                    raise ValueError(f"{place} does not name its scene, as SIDD's folders do: 0001_001_S6_00100 ….")
                 noisy = _present(clean.with_name(clean.name.replace("GT_SRGB", "NOISY_SRGB")))
                 pairs.append(PhotoPair(noisy, clean, scene[1]))
     return _split(pairs, lambda pair: pair.scene in SIDD_TEST_SCENES)
@@ -175,14 +175,16 @@ def _check_sizes(pairs: Iterable[PhotoPair]) -> None:
 
 
 def _check_apart(trained: Iterable[Path], tested: Iterable[Path]) -> None:
-    """No photo that is tested may have been trained on, under whatever name."""
+    """Refuse a test photo that is also in the training set, under whatever name."""
     by_size: dict[int, list[Path]] = {}
     for path in trained:
         by_size.setdefault(path.stat().st_size, []).append(path)
     for path in tested:
         for other in by_size.get(path.stat().st_size, ()):
             if filecmp.cmp(other, path, shallow=False):
-                raise ValueError(f"{path} is for testing, and {other} for training is the same photo: leave one out.")
+                raise ValueError(
+                    f"{path} is for testing and {other} for training, but they are the same photo: remove one."
+                )
 
 
 def read_clean(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -216,7 +218,7 @@ def read_blocks(folder: Path) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
     for file, name in zip(files, names, strict=True):
         try:
             content = scipy.io.loadmat(str(_present(file)))[name]
-        except Exception as error:  # a broken file ends in whatever its bytes happen to mean
+        except Exception as error:  # a broken file can raise anything
             raise ValueError(f"{file} cannot be read as SIDD's blocks ({type(error).__name__}: {error}).") from error
         if content.ndim != 5 or content.shape[-1] != 3 or content.dtype != np.uint8:
             raise ValueError(f"{file} needs eight-bit blocks (images, blocks, H, W, 3); got {content.shape}.")

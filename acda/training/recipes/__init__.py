@@ -1,6 +1,6 @@
 """Recipes by name. A recipe is a function that returns a dataclass; a variant is dataclasses.replace(recipe(), …).
 
-Its docstring has the command, and where it was run, the result, which `python -m paper.render` writes there.
+Its docstring has the command and, if it was run, the result, which `python -m paper.render` writes.
 """
 
 from collections.abc import Callable

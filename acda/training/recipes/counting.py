@@ -1,6 +1,6 @@
-"""Crowd counting: ShanghaiTech A and B, UCF-QNRF (the paper's Table 3).
+"""Crowd counting: ShanghaiTech A and UCF-QNRF (the paper's Table 3).
 
-Each starts best from the weights of its classifier (`--initial`). `--model crowd_counter_m` trains the larger network.
+Start each from the weights of its classifier (`--initial`). `--model crowd_counter_m` trains the larger network.
 """
 
 from dataclasses import replace
@@ -39,26 +39,6 @@ def shanghaitech_a_crowd_counter_s_conv() -> Counting:
     return replace(shanghaitech_a_crowd_counter_s(), model="crowd_counter_s_conv")
 
 
-def shanghaitech_b_crowd_counter_s() -> Counting:
-    """The counter with Ad-ResNet-s, on ShanghaiTech B.
-
-    Not run here.
-
-    acda train shanghaitech_b_crowd_counter_s --data DIR --initial RUN/weights.safetensors
-    """
-    return shanghaitech_a_crowd_counter_s()
-
-
-def shanghaitech_b_crowd_counter_s_conv() -> Counting:
-    """Its baseline with standard 3×3 convolutions, on ShanghaiTech B.
-
-    Not run here.
-
-    acda train shanghaitech_b_crowd_counter_s_conv --data DIR --initial RUN/weights.safetensors
-    """
-    return shanghaitech_a_crowd_counter_s_conv()
-
-
 def ucf_qnrf_crowd_counter_s() -> Counting:
     """The counter with Ad-ResNet-s, on UCF-QNRF.
 
@@ -82,8 +62,6 @@ def ucf_qnrf_crowd_counter_s_conv() -> Counting:
 RECIPES = (
     shanghaitech_a_crowd_counter_s,
     shanghaitech_a_crowd_counter_s_conv,
-    shanghaitech_b_crowd_counter_s,
-    shanghaitech_b_crowd_counter_s_conv,
     ucf_qnrf_crowd_counter_s,
     ucf_qnrf_crowd_counter_s_conv,
 )

@@ -15,7 +15,7 @@ def polyu_sidd_restorer() -> Restoration:
     return Restoration(
         model="restorer",
         # First filters with zero mean, unlike those for super-resolution: see Trunk.
-        options={"blind_to_smooth": 1},
+        options={"blind_to_smooth": True},
         epochs=10,
         batch_size=8,
         optimiser="adamw",

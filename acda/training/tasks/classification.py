@@ -1,6 +1,7 @@
-"""Image classification: cross-entropy, and the share of images that the network gets wrong."""
+"""Image classification: cross-entropy, and the percentage of wrong images."""
 
 import json
+from pathlib import Path
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -41,26 +42,26 @@ class ClassificationTask(Task):
 
     @classmethod
     def of(
-        cls, recipe: Classification, workers: int = 0, download: bool = False, check: bool = True
+        cls, recipe: Classification, data: Path, workers: int = 0, download: bool = False, check: bool = True
     ) -> "ClassificationTask":
-        """With the data of the recipe, checked whole."""
+        """With the images of a folder, all of them checked."""
         if download:
             if recipe.dataset is None:
                 raise ValueError("--download fetches CIFAR; this recipe's data have to be in --data already.")
-            fetch_cifar(recipe.data, recipe.dataset)
+            fetch_cifar(data, recipe.dataset)
         if recipe.image_size is None:
-            return cls(recipe, *read_image_sets(recipe.data, recipe.dataset))
-        return cls(recipe, *list_image_sets(recipe.data, check), workers)
+            return cls(recipe, *read_image_sets(data, recipe.dataset))
+        return cls(recipe, *list_image_sets(data, check), workers)
 
     @classmethod
-    def for_evaluation(cls, recipe: Classification, facts: dict[str, str]) -> "ClassificationTask":
+    def for_evaluation(cls, recipe: Classification, data: Path, facts: dict[str, str]) -> "ClassificationTask":
         """With the test images alone; facts are those that were saved with the weights."""
         if "classes" not in facts:
-            raise ValueError("the weights do not tell their classes: they were not written by `acda train`.")
+            raise ValueError("the weights have no classes: they were not written by `acda train`.")
         classes = tuple(json.loads(facts["classes"]))
         if recipe.image_size is None:
-            return cls(recipe, None, read_test_set(recipe.data, classes, recipe.dataset))
-        return cls(recipe, None, list_test_set(recipe.data, classes))
+            return cls(recipe, None, read_test_set(data, classes, recipe.dataset))
+        return cls(recipe, None, list_test_set(data, classes))
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch

@@ -27,22 +27,23 @@ class CountingTask(Task):
         model = create_model(recipe.model, **recipe.options)
         if not isinstance(model, CrowdCounter):
             raise ValueError(f"{recipe.model} does not count: a crowd counter is needed.")
-        if recipe.initial is not None and train is not None:
-            _begin_with(model, recipe.initial)
         super().__init__(recipe, model)
         self.crowds, self.workers = (train, test), workers
         self.counts = len(train or ()), len(test)
         self.statistics.copy_(IMAGENET_STATISTICS)
 
     @classmethod
-    def of(cls, recipe: Counting, workers: int = 0) -> "CountingTask":
-        """With the data of the recipe, checked whole."""
-        return cls(recipe, *read_crowds(recipe.data), workers)
+    def of(cls, recipe: Counting, data: Path, initial: Path | None = None, workers: int = 0) -> "CountingTask":
+        """With the photos of a folder, all annotations checked. initial: weights of a classifier to start from."""
+        task = cls(recipe, *read_crowds(data), workers)
+        if initial is not None:
+            load_classifier(task.model, initial)
+        return task
 
     @classmethod
-    def for_evaluation(cls, recipe: Counting, facts: dict[str, str]) -> "CountingTask":
+    def for_evaluation(cls, recipe: Counting, data: Path) -> "CountingTask":
         """With the test photos alone."""
-        return cls(recipe, None, read_test_crowds(recipe.data))
+        return cls(recipe, None, read_test_crowds(data))
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, densities = batch
@@ -69,7 +70,8 @@ class CountingTask(Task):
         return CrowdLoader(crowds, batches, self.recipe.crop, self.recipe.sigma, CrowdCounter.cell, self.workers)
 
 
-def _begin_with(model: CrowdCounter, path: Path) -> None:
+def load_classifier(model: CrowdCounter, path: Path) -> None:
+    """Start from the weights of a trained classifier, in a file."""
     state, _ = read_weights(path)
     try:
         model.load_classifier({name.removeprefix("model."): t for name, t in state.items()})

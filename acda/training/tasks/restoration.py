@@ -1,4 +1,6 @@
-"""Restoring photos: mean square error on crops or VDNet's objective, PSNR and SSIM on whole photos."""
+"""Restore photos: mean square error, PSNR or VDNet's objective on crops; PSNR and SSIM on whole photos."""
+
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +30,7 @@ class RestorationTask(Task):
     def __init__(self, recipe: Restoration, train: Photos | None, test: Photos | Pixels, workers: int = 0) -> None:
         model = create_model(recipe.model, **recipe.options)
         if recipe.objective == "variational" and not isinstance(model, VariationalDenoiser):
-            raise ValueError(f"{recipe.model} tells no variances: the variational objective needs a network that does.")
+            raise ValueError(f"{recipe.model} predicts no variances, which the variational objective needs.")
         super().__init__(recipe, model)
         self.photos, self.workers = (train, test), workers
         self.counts = len(train or ()), len(test)
@@ -36,9 +38,9 @@ class RestorationTask(Task):
         self.facts = {"scale": str(recipe.scale)} if recipe.scale else {}
 
     @classmethod
-    def of(cls, recipe: Restoration, workers: int = 0) -> "RestorationTask":
-        """With the data of the recipe, checked whole."""
-        train, test = read_photos(recipe)
+    def of(cls, recipe: Restoration, data: Path, workers: int = 0) -> "RestorationTask":
+        """With the photos of a folder, whose sizes are checked."""
+        train, test = read_photos(recipe, data)
         for pair in train.pairs:
             least = recipe.crop + (MARGIN if recipe.degradation else 0)
             if min(image_size(pair.clean)) < least:
@@ -49,9 +51,9 @@ class RestorationTask(Task):
         return cls(recipe, train, test, workers)
 
     @classmethod
-    def for_evaluation(cls, recipe: Restoration, facts: dict[str, str]) -> "RestorationTask":
-        """With the test photos, which are told from the others by looking at all of them."""
-        return cls(recipe, None, read_photos(recipe)[1])
+    def for_evaluation(cls, recipe: Restoration, data: Path) -> "RestorationTask":
+        """With the test photos, which are found by reading the list of all photos."""
+        return cls(recipe, None, read_photos(recipe, data)[1])
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         degraded, clean = batch
@@ -66,7 +68,7 @@ class RestorationTask(Task):
 
     def test_sums(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         degraded, clean = batch
-        # As a file would keep it.
+        # Rounded to 0–255, as in a file.
         restored = (tested_in_tiles(self.model, degraded).clamp(0, 1) * 255).round() / 255
         if self.recipe.channels == "y":
             restored, clean = luma(restored), luma(clean)
@@ -89,10 +91,10 @@ class RestorationTask(Task):
 
 
 def relative_mse(restored: Tensor, degraded: Tensor, clean: Tensor) -> Tensor:
-    """The part of each photo's square error that is left, on the mean over the photos.
+    """The square error of each photo relative to that of its input, averaged over the photos.
 
-    Where noise differs from photo to photo, most of the plain error is that of the worst few. Here all count alike,
-    but for those that have less than a level of eight bits.
+    Where noise differs from photo to photo, the plain error is mostly that of the worst few. Here all photos count
+    equally, except those whose error is below one level of 0–255.
     """
     left, there_was = ((y - clean).square().mean(dim=(1, 2, 3)) for y in (restored, degraded))
     return (left / (there_was + 1 / 255**2)).mean()
@@ -104,14 +106,14 @@ def negative_psnr(restored: Tensor, clean: Tensor) -> Tensor:
     return 10 * torch.log10(error + 2e-5).mean()
 
 
-def read_photos(recipe: Restoration) -> tuple[Photos, Photos | Pixels]:
+def read_photos(recipe: Restoration, data: Path) -> tuple[Photos, Photos | Pixels]:
     """For training and for testing: pairs, or clean photos that are degraded as they are read.
 
     Where SIDD's validation blocks are beside its Data they are what is tested, and all its scenes are trained on.
     """
     if recipe.degradation:
-        train, test = ([PhotoPair(path, path, path.stem) for path in part] for part in read_clean(recipe.data))
+        train, test = ([PhotoPair(path, path, path.stem) for path in part] for part in read_clean(data))
     else:
-        train, test = read_pairs(recipe.data, recipe.scale)
-    blocks = read_blocks(recipe.data) if (recipe.data / "Data").is_dir() else None
+        train, test = read_pairs(data, recipe.scale)
+    blocks = read_blocks(data) if (data / "Data").is_dir() else None
     return (Photos(train), Photos(test)) if blocks is None else (Photos(train + test), blocks)

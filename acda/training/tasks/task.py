@@ -1,4 +1,4 @@
-"""What all tasks share: optimiser and schedule, seeding, exact sums over test images in any number of processes."""
+"""The base of all tasks: optimiser and schedule, seeding, exact sums over test images in any number of processes."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from acda.training.recipe import Recipe
 need("pytorch_lightning", "train")
 import pytorch_lightning  # noqa: E402  after need, which names the extra where it is missing
 
-# Side of the parts in which large test photos go through a network.
+# Side of the tiles of large test photos.
 TILE = 1536
 
 
@@ -34,7 +34,7 @@ class Task(pytorch_lightning.LightningModule):
         super().__init__()
         self.recipe = recipe
         self.model = model
-        # Mean and deviation of the training images: a network is worth nothing without them.
+        # Mean and standard deviation of the training images, which the network needs for its inputs.
         self.register_buffer("statistics", torch.tensor([[0.0] * 3, [1.0] * 3]))
         # What a reader of the weights needs to know besides the recipe.
         self.facts: dict[str, str] = {}
@@ -92,7 +92,7 @@ class Task(pytorch_lightning.LightningModule):
         loader.batches.set_epoch(self.current_epoch)
 
     def on_train_batch_start(self, batch: Any, index: int) -> None:
-        # Everything random in a step follows from its number: a run that was stopped goes on as if it were not.
+        # Everything random in a step follows from its number, so that a resumed run gives the same weights.
         torch.manual_seed(hash((self.recipe.seed, self.global_step, self.trainer.global_rank)) % 2**63)
         if self.global_step >= self._frozen_from:
             self._freeze_norms()
@@ -104,16 +104,16 @@ class Task(pytorch_lightning.LightningModule):
         checkpoint["facts"] = self.described()
 
     def described(self) -> dict[str, str]:
-        """What a reader of the weights needs: network, options, recipe without the paths of one machine, and facts."""
+        """What a reader of the weights needs: network, options, recipe and facts."""
         recipe = self.recipe
-        named = {"model": recipe.model, "options": json.dumps(recipe.options), "recipe": recipe.portable().to_json()}
+        named = {"model": recipe.model, "options": json.dumps(recipe.options), "recipe": recipe.to_json()}
         return {**named, **self.facts}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        # Lightning calls this first of all: nothing of the checkpoint is in use yet.
+        # Lightning calls this before it uses anything of the checkpoint.
         self._check(checkpoint)
         self._losses = list(checkpoint["losses of the epoch"].unbind())
-        # Lightning saves where the loader stood, and when it resumes, has made the loader before it looks.
+        # Lightning saves the position of the loader, but makes the loader before it restores the position.
         (self._position,) = checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"]
 
     def _check(self, checkpoint: dict[str, Any]) -> None:
@@ -141,13 +141,13 @@ class Task(pytorch_lightning.LightningModule):
 
     def training_step(self, batch: Any, index: int) -> Tensor:
         loss = self.loss(batch)
-        # A copy: what F.mse_loss returns is one number, in the room that all its squares took.
+        # A copy: F.mse_loss returns one number that holds the memory of all its squares.
         self._losses.append(loss.detach().clone())
         self.log("loss now", loss, prog_bar=True, batch_size=1)
         return loss
 
     def on_validation_epoch_start(self) -> None:
-        # A process without test images takes part in the sum all the same. On the CPU: Apple's GPUs have no doubles.
+        # A process without test images takes part in the sum too. On the CPU, because Apple's GPUs have no float64.
         self._sums = {name: torch.zeros((), dtype=torch.float64) for name in ("images", *self.metrics)}
 
     def validation_step(self, batch: Any, index: int) -> None:
@@ -155,7 +155,7 @@ class Task(pytorch_lightning.LightningModule):
             self._sums[name] += value.cpu()
 
     def on_validation_epoch_end(self) -> None:
-        # Sums, not averages, meet here: a process with fewer images does not count for more.
+        # Sums, not averages: the images of a process that has fewer do not count more.
         total = self._over_all_processes(self._sums)
         images = total.pop("images")
         if self._losses:
@@ -189,7 +189,7 @@ class Task(pytorch_lightning.LightningModule):
         rate, decay = self.recipe.learning_rate, self.recipe.weight_decay
         if self.recipe.optimiser == "sgd":
             return torch.optim.SGD(groups, rate, momentum=0.9, nesterov=True, weight_decay=decay)
-        # A mean over pixels of small squares has small gradients, and now and then a large one, soon forgotten.
+        # The mean square error over pixels has small gradients and rare large ones: a small eps, a short memory.
         return torch.optim.AdamW(groups, rate, betas=(0.9, 0.99), eps=1e-12, weight_decay=decay)
 
     def _schedule(self, optimiser: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
@@ -198,7 +198,7 @@ class Task(pytorch_lightning.LightningModule):
 
 
 def rate_at(step: int, steps: int, warmup: int) -> float:
-    """The learning rate at a step, as a part of its highest: a rise in even steps, a cosine down to zero.
+    """The learning rate at a step, relative to the highest: a linear warm-up, then a cosine down to zero.
 
     >>> [round(rate_at(step, 10, 2), 3) for step in (0, 1, 2, 6, 10)]
     [0.5, 1.0, 1.0, 0.5, 0.0]
@@ -210,7 +210,7 @@ def rate_at(step: int, steps: int, warmup: int) -> float:
 
 
 def tested_in_tiles(model: nn.Module, photo: Tensor) -> Tensor:
-    """model(photo), a large one part by part; a model that looks at all of it at once gets it whole."""
+    """model(photo), in tiles where it is large; a model that sees the whole photo at once gets it whole."""
     try:
         return apply_in_tiles(model, photo, TILE)
     except LooksAtEverything:

@@ -7,6 +7,7 @@ test_kernels.py runs this file in a process of its own, because the interpreter 
 The interpreter does not round to TF32, so that float32 is compared with the native kernel's own tolerance.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 
 import pytest
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from acda import AdaptiveConv2d
 from acda.backends import triton
-from acda.backends.triton import driver
+from acda.backends.triton import driver, kernels, trial
 from acda.functional import adaptive_conv2d, per_pixel_conv2d
 from acda.window import Pair, Window
 from tests.backends import comparing
@@ -243,3 +244,49 @@ def test_second_derivatives_are_refused(learnable):
     (dx,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="first derivatives only"):
         dx.sum().backward()
+
+
+@pytest.fixture
+def _tried_afresh():
+    triton._ask_once.cache_clear()
+    yield
+    triton._ask_once.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_the_trial_before_the_first_call_passes(dtype):
+    before = torch.get_rng_state()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        assert trial.disagreement(torch.device("cpu"), dtype) is None
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+class Broken:
+    """A kernel that looks one column too far to the right, or that cannot be launched."""
+
+    def __init__(self, kernel, launches: bool) -> None:
+        self.kernel, self.launches = kernel, launches
+
+    def __getitem__(self, grid):
+        def run(px: int, **arguments) -> None:
+            if not self.launches:
+                raise RuntimeError("out of resource: shared memory\nand more")
+            self.kernel[grid](px=px + 1, **arguments)
+
+        return run
+
+
+@pytest.mark.usefixtures("_tried_afresh")
+@pytest.mark.parametrize("launches", [True, False], ids=["wrong", "not launched"])
+@pytest.mark.parametrize("name", ["z_kernel", "dD_kernel", "dx_kernel"])
+def test_a_broken_kernel_is_found_once_and_plain_torch_runs(name, launches, monkeypatch):
+    monkeypatch.setattr(kernels, name, Broken(getattr(kernels, name), launches))
+    operands = Case().operands()
+    reason = "differed from plain torch there, by" if launches else r"failed there \(RuntimeError: out of resource"
+    with pytest.warns(RuntimeWarning, match=f"not used on cpu.*: a trial call {reason}.*Plain torch runs instead"):
+        y = adaptive_conv2d(*operands, padding=1)
+    with warnings.catch_warnings(action="error"):  # the second call does not warn again
+        assert torch.equal(y, adaptive_conv2d(*operands, padding=1))
+    torch.testing.assert_close(y, adaptive_conv2d(*operands, padding=1, backend="reference"))
+    with pytest.raises(ValueError, match=f'backend="triton" cannot run: a trial call {reason}'):
+        adaptive_conv2d(*operands, padding=1, backend="triton")

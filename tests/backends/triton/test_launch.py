@@ -45,6 +45,7 @@ def _compiled_afresh(monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_the_kernels_fit(target, precision, record_property, tmp_path):

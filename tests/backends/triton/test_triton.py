@@ -60,8 +60,36 @@ def test_nvidias_gpus_need_compute_capability_8(capability, hip, runs, monkeypat
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
     monkeypatch.setattr(torch.version, "hip", hip)
-    reason = None if runs else "it needs compute capability 8.0; this GPU has 7.5"
+    monkeypatch.setattr(triton, "_try_out", lambda device, dtype: None)
+    reason = None if runs else "it needs compute capability 8.0, for TF32 and bfloat16; this GPU has 7.5"
     assert triton.why_not_here() == reason
+
+
+def test_every_device_and_dtype_is_tried_once(monkeypatch):
+    tried = []
+    monkeypatch.setattr(triton, "find_spec", lambda name: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
+    monkeypatch.setattr(triton, "_try_out", lambda device, dtype: tried.append((device.index, dtype)))
+    for _ in range(2):
+        for index in (0, 1):
+            for dtype in (torch.float32, torch.bfloat16):
+                triton.why_not_here(index, dtype)
+    assert len(tried) == len(set(tried)) == 4
+    before, torch.backends.cudnn.conv.fp32_precision = torch.backends.cudnn.conv.fp32_precision, "ieee"
+    try:
+        for dtype in (torch.float32, torch.bfloat16):
+            triton.why_not_here(0, dtype)
+    finally:
+        torch.backends.cudnn.conv.fp32_precision = before
+    assert tried[4:] == [(0, torch.float32)], "without TF32 float32 has kernels of its own"
+
+
+def test_without_a_gpu_the_trial_fails_with_a_warning_and_not_an_error():
+    """The kernels cannot be launched on the CPU: what a GPU driver that is too old looks like."""
+    with pytest.warns(RuntimeWarning, match=r"not used on cpu for torch.float32: a trial call failed .* Plain torch"):
+        reason = triton._try_out(torch.device("cpu"), torch.float32)
+    assert reason.startswith("a trial call failed there (")
 
 
 @no_gpu

@@ -76,7 +76,7 @@ def test_sixteen_bits_are_scaled_not_cut(tmp_path):
                 "train": {"a": [("1.png", picture())]},
                 "test": {"a": [("1.png", picture())], "c": [("1.png", picture())]},
             },
-            "no training for: c",
+            "not in the training set: c",
         ),
         (
             {"train": {"a": [("1.png", b"not an image")]}, "test": {"a": [("1.png", picture())]}},
@@ -135,7 +135,7 @@ def test_a_file_with_something_behind_its_end_is_whole(tmp_path):
 
 
 def test_other_classes_than_the_network_knows(folder):
-    with pytest.raises(ValueError, match="no training for: b"):
+    with pytest.raises(ValueError, match="not in the training set: b"):
         read_test_set(folder, ("a",))
 
 

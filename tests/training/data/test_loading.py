@@ -118,7 +118,7 @@ def test_random_parts_lie_in_the_image_and_have_the_sizes_they_should():
 def test_other_images_with_the_same_labels_are_noticed():
     begun, other = loader(TrainBatches(24, 4, 3)), loader(TrainBatches(24, 4, 3))
     other.set.images[5, 0, 0, 0] += 1
-    with pytest.raises(ValueError, match="begun with other images than there are now"):
+    with pytest.raises(ValueError, match="started with other images than there are now"):
         other.load_state_dict(begun.state_dict())
 
 
@@ -140,6 +140,6 @@ class Deadly:
 def test_a_worker_that_was_killed_is_one_line(files, monkeypatch):
     loader = FileLoader(files, TrainBatches(7, 2, 1), 16, workers=1)
     monkeypatch.setattr(loader, "images", lambda seed: Deadly())
-    with pytest.raises(ValueError, match=r"reads images was ended \(.*\)\. Try fewer --workers") as caught:
+    with pytest.raises(ValueError, match=r"reads images was killed \(.*\)\. Try fewer --workers") as caught:
         list(loader)
     assert "\n" not in str(caught.value)

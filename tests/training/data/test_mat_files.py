@@ -126,7 +126,7 @@ def test_limits_on_nesting_size_and_decompressed_size(read, monkeypatch):
 def test_no_change_of_bytes_ends_in_anything_but_a_value_or_a_valueerror(read):
     generator = random.Random(0)
     sound = [saved(c, image_info=nested(), annPoints=POINTS) for c in (False, True)] + [by_hand(">"), by_hand("<")]
-    for i in range(3000):
+    for i in range(1000):  # `make campaign` tries many more
         content = bytearray(generator.choice(sound))
         if i % 4 == 0:
             del content[generator.randrange(len(content)) :]

@@ -99,7 +99,7 @@ def test_what_is_wrong_is_named(tmp_path):
     with pytest.raises(ValueError, match="has no pairs for testing"):
         read_pairs(tmp_path / "own")
     photo(sidd(tmp_path / "sidd") / "Data" / "holiday" / "GT_SRGB_010.PNG")
-    with pytest.raises(ValueError, match=r"holiday does not tell its scene"):
+    with pytest.raises(ValueError, match=r"holiday does not name its scene"):
         read_pairs(tmp_path / "sidd")
 
 
@@ -107,7 +107,7 @@ def test_a_photo_cannot_be_trained_and_tested_on(tmp_path):
     own(tmp_path)
     photo(tmp_path / "test" / "input" / "b.png", level=90)
     shutil.copy(tmp_path / "train" / "target" / "a.png", tmp_path / "test" / "target" / "b.png")
-    with pytest.raises(ValueError, match=r"test/target/b.png is for testing, and .*/a.png .* the same photo"):
+    with pytest.raises(ValueError, match=r"test/target/b.png is for testing and .*/a.png for training.* same photo"):
         read_pairs(tmp_path)
 
 
@@ -115,7 +115,7 @@ def test_nor_a_photo_of_one_set_be_tested_in_another(tmp_path):
     own(tmp_path / "a")
     own(tmp_path / "b")
     shutil.copy(tmp_path / "a" / "train" / "target" / "a.png", tmp_path / "b" / "test" / "target" / "a.png")
-    with pytest.raises(ValueError, match=r"b/test/target/a.png is for testing, and .*a/train/target/a.png"):
+    with pytest.raises(ValueError, match=r"b/test/target/a.png is for testing and .*a/train/target/a.png"):
         read_pairs(tmp_path)
 
 
@@ -123,7 +123,7 @@ def test_nor_a_clean_photo(tmp_path):
     photo(tmp_path / "train" / "a.png")
     (tmp_path / "test").mkdir()
     shutil.copy(tmp_path / "train" / "a.png", tmp_path / "test" / "b.png")
-    with pytest.raises(ValueError, match=r"test/b.png is for testing, and .*train/a.png .* the same photo"):
+    with pytest.raises(ValueError, match=r"test/b.png is for testing and .*train/a.png for training.* same photo"):
         read_clean(tmp_path)
 
 

@@ -16,8 +16,8 @@ from tests.training.data.test_pairs import own, polyu, sidd
 @pytest.mark.parametrize("channels", ["y", "rgb"])
 def test_scores_are_of_the_recipes_channels(tmp_path, channels):
     """Against the definition, written out: BT.601 in steps of 256, and the photo as a file would keep it."""
-    recipe = Restoration(model="restorer_conv_small", epochs=1, data=own(tmp_path), crop=8, channels=channels)
-    task = RestorationTask.of(recipe)
+    recipe = Restoration(model="restorer_conv_small", epochs=1, crop=8, channels=channels)
+    task = RestorationTask.of(recipe, own(tmp_path))
     task.model = Brighter().eval()
     random = np.random.default_rng(0)
     clean = random.integers(0, 256, (3, 20, 24)) / 255
@@ -69,13 +69,13 @@ class HalfWayTo(nn.Module):
 
 
 def test_with_sidds_blocks_all_scenes_are_trained_on(tmp_path):
-    recipe = Restoration(model="restorer", epochs=1, data=sidd(tmp_path))
-    train, test = read_photos(recipe)
+    recipe, data = Restoration(model="restorer", epochs=1), sidd(tmp_path)
+    train, test = read_photos(recipe, data)
     assert isinstance(test, Photos)
     assert (len(train), len(test)) == (3, 2)
     for name in ("ValidationNoisyBlocksSrgb", "ValidationGtBlocksSrgb"):
         scipy.io.savemat(tmp_path / f"{name}.mat", {name: np.zeros((2, 3, 16, 16, 3), np.uint8)})
-    train, test = read_photos(recipe)
+    train, test = read_photos(recipe, data)
     assert (len(train), len(test)) == (5, 6)
 
 
@@ -85,6 +85,6 @@ def test_but_not_what_other_sets_hold_out(tmp_path):
     polyu(tmp_path / "polyu")
     for name in ("ValidationNoisyBlocksSrgb", "ValidationGtBlocksSrgb"):
         scipy.io.savemat(tmp_path / f"{name}.mat", {name: np.zeros((2, 3, 16, 16, 3), np.uint8)})
-    train, test = read_photos(Restoration(model="restorer", epochs=1, data=tmp_path))
+    train, test = read_photos(Restoration(model="restorer", epochs=1), tmp_path)
     assert isinstance(test, Photos)
     assert {pair.scene for pair in train.pairs}.isdisjoint({pair.scene for pair in test.pairs})

@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,11 +11,11 @@ from safetensors.torch import save_file
 from acda.cli import main
 from acda.photos.weights import read_weights, write_weights
 from acda.training.recipe import Classification, Recipe
-from acda.training.run import Run, evaluate, fit
+from acda.training.run import Run, _accelerator, evaluate, fit
 
 
-def test_a_run_writes_what_it_says(recipe, tmp_path):
-    scores = fit(replace(recipe, epochs=12), "try", Run(out=tmp_path / "run", accelerator="cpu"))
+def test_a_run_writes_what_it_says(recipe, tmp_path, run_in):
+    scores = fit(replace(recipe, epochs=12), "try", run_in(tmp_path / "run"))
     run = tmp_path / "run"
     assert {p.name for p in run.iterdir()} >= {
         "recipe.json",
@@ -41,82 +40,92 @@ def test_a_run_writes_what_it_says(recipe, tmp_path):
     assert state["epoch"] == 11
 
 
-def test_the_last_epoch_is_tested_whatever_the_interval(recipe, tmp_path):
-    fit(replace(recipe, test_every=2), "try", Run(out=tmp_path / "run", accelerator="cpu"))
+def test_the_last_epoch_is_tested_whatever_the_interval(recipe, tmp_path, run_in):
+    fit(replace(recipe, test_every=2), "try", run_in(tmp_path / "run"))
     saved = json.loads((tmp_path / "run" / "scores.json").read_text())["epochs"]
     assert [epoch["epoch"] for epoch in saved] == [1, 2, 3]
 
 
-def test_images_from_their_files(recipe, tmp_path):
+def test_images_from_their_files(recipe, tmp_path, run_in, pictures):
     """The way ImageNet is read, with workers, stopped nowhere and scored again."""
     recipe = replace(recipe, image_size=32, epochs=2)
-    scores = fit(recipe, "files", Run(out=tmp_path / "run", accelerator="cpu", workers=1))
+    scores = fit(recipe, "files", run_in(tmp_path / "run", workers=1))
     assert scores["images"] == 21
-    again = evaluate(tmp_path / "run", recipe.data)
+    again = evaluate(tmp_path / "run", pictures)
     assert again == {key: scores[key] for key in again}
 
 
-def test_evaluation_gives_the_last_epochs_scores(recipe, tmp_path, capsys):
+def test_evaluation_gives_the_last_epochs_scores(recipe, tmp_path, capsys, run_in, pictures):
     run = tmp_path / "run"
-    scores = fit(recipe, "try", Run(out=run, accelerator="cpu"))
+    scores = fit(recipe, "try", run_in(run))
     for target in (run, run / "weights.safetensors"):
-        again = evaluate(target, recipe.data)
+        again = evaluate(target, pictures)
         assert again == {key: scores[key] for key in again}
     # Only the test images are needed.
-    shutil.copytree(recipe.data / "test", tmp_path / "elsewhere" / "test")
+    shutil.copytree(pictures / "test", tmp_path / "elsewhere" / "test")
     assert main(["evaluate", str(run), "--data", str(tmp_path / "elsewhere")]) == 0
     assert "error" in capsys.readouterr().out
-    assert main(["evaluate", str(tmp_path), "--data", str(recipe.data)]) == 1
+    assert main(["evaluate", str(tmp_path), "--data", str(pictures)]) == 1
     assert "has no weights.safetensors: a run has it when it is complete" in capsys.readouterr().err
     # The weights tell all that is needed, and no place of this machine.
     (run / "weights.safetensors").rename(tmp_path / "alone.safetensors")
-    assert evaluate(tmp_path / "alone.safetensors", recipe.data) == again
-    assert str(recipe.data) not in json.dumps(read_weights(tmp_path / "alone.safetensors")[1])
+    assert evaluate(tmp_path / "alone.safetensors", pictures) == again
+    assert str(pictures) not in json.dumps(read_weights(tmp_path / "alone.safetensors")[1])
 
 
-def test_weights_are_for_their_network(recipe, tmp_path):
+def test_weights_are_for_their_network(recipe, tmp_path, run_in, pictures):
     run = tmp_path / "run"
-    fit(replace(recipe, epochs=1), "try", Run(out=run, accelerator="cpu"))
+    fit(replace(recipe, epochs=1), "try", run_in(run))
     tensors, facts = read_weights(run / "weights.safetensors")
     write_weights(
         run / "weights.safetensors", tensors, {**facts, "recipe": replace(recipe, model="lenet_wide").to_json()}
     )
     with pytest.raises(ValueError, match="are not the weights of lenet_wide"):
-        evaluate(run, recipe.data)
+        evaluate(run, pictures)
     save_file(tensors, run / "weights.safetensors")
-    with pytest.raises(ValueError, match="do not tell their classes"):
-        evaluate(run, recipe.data)
+    with pytest.raises(ValueError, match="have no classes"):
+        evaluate(run, pictures)
     (run / "recipe.json").unlink()
-    with pytest.raises(ValueError, match="does not tell its recipe"):
-        evaluate(run, recipe.data)
+    with pytest.raises(ValueError, match="has no recipe"):
+        evaluate(run, pictures)
     (run / "weights.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="cannot be read"):
-        evaluate(run, recipe.data)
+        evaluate(run, pictures)
 
 
-def test_what_cannot_be_run_is_refused(recipe, tmp_path):
+def test_what_cannot_be_run_is_refused(recipe, tmp_path, run_in):
     with pytest.raises(ValueError, match="has no run to resume"):
-        fit(recipe, "x", Run(out=tmp_path / "none", resume=True))
+        fit(recipe, "x", run_in(tmp_path / "none", resume=True))
     with pytest.raises(ValueError, match="SyncBatchNorm does not run on CPUs"):
-        Run(accelerator="cpu", sync_batchnorm=True)
+        Run(device="cpu", sync_batchnorm=True)
     with pytest.raises(ValueError, match="--threads needs to be at least 1; got 0"):
         Run(threads=0)
-    with pytest.raises(ValueError, match="needs so many GPUs; torch sees"):
-        Run(accelerator="gpu", devices=1000)
-    fit(replace(recipe, epochs=1), "x", Run(out=tmp_path / "run", accelerator="cpu"))
+    fit(replace(recipe, epochs=1), "x", run_in(tmp_path / "run"))
     with pytest.raises(ValueError, match="has a run already"):
-        fit(recipe, "x", Run(out=tmp_path / "run", accelerator="cpu"))
-    with pytest.raises(ValueError, match=r"is of another recipe \(epochs 1, now 3\)"):
-        fit(recipe, "x", Run(out=tmp_path / "run", accelerator="cpu", resume=True))
+        fit(recipe, "x", run_in(tmp_path / "run"))
+    with pytest.raises(ValueError, match=r"is from another recipe \(epochs 1, now 3\)"):
+        fit(recipe, "x", run_in(tmp_path / "run", resume=True))
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     with pytest.raises(ValueError, match="has a run already"):
-        fit(replace(recipe, epochs=1), "x", Run(out=tmp_path / "run", accelerator="cpu"))
+        fit(replace(recipe, epochs=1), "x", run_in(tmp_path / "run"))
     with pytest.raises(ValueError, match="fewer than one batch"):
-        fit(replace(recipe, batch_size=100), "x", Run(out=tmp_path / "large", accelerator="cpu"))
+        fit(replace(recipe, batch_size=100), "x", run_in(tmp_path / "large"))
+
+
+def test_a_device_is_there_as_often_as_asked_for(monkeypatch):
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="--device cuda cannot be used"):
+            Run(device="cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert _accelerator("auto") == _accelerator(Run(device="cuda", devices=2, sync_batchnorm=True).device) == "gpu"
+    with pytest.raises(ValueError, match="--devices 3 with --device cuda needs as many GPUs; torch sees 2"):
+        Run(device="auto", devices=3)
+    assert _accelerator(Run(device="cpu", devices=3).device) == "cpu"
 
 
 def test_recipes_are_values():
-    recipe = Classification(model="lenet", epochs=3, data=Path("a/b"))
+    recipe = Classification(model="lenet", epochs=3)
     assert Classification.from_json(recipe.to_json()) == recipe
     with pytest.raises(ValueError, match="does not know: \\['colour'\\]"):
         Classification.from_json(recipe.to_json().replace('"seed"', '"colour": 1, "seed"'))
@@ -137,7 +146,7 @@ def test_the_command_line_lists_and_refuses(capsys, tmp_path):
     assert "needs the folders train and val" in capsys.readouterr().err
 
 
-def test_a_dataset_is_fetched_on_request_only(recipe, tmp_path, monkeypatch, capsys):
+def test_a_dataset_is_fetched_on_request_only(recipe, run_in, tmp_path, monkeypatch, capsys):
     asked = []
 
     def unreachable(folder, download=False, train=True):
@@ -153,4 +162,4 @@ def test_a_dataset_is_fetched_on_request_only(recipe, tmp_path, monkeypatch, cap
     assert f"CIFAR100 could not be fetched into {tmp_path} (no route to host)" in capsys.readouterr().err
     assert asked == [(str(tmp_path), True)]
     with pytest.raises(ValueError, match="this recipe's data have to be in --data already"):
-        fit(recipe, "own", Run(out=tmp_path / "own", download=True))
+        fit(recipe, "own", run_in(tmp_path / "own", download=True))

@@ -1,5 +1,6 @@
 """Each task through fit: counting, restoring from pairs, noise on clean photos."""
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -13,7 +14,7 @@ from safetensors.torch import save_file
 from acda import create_model
 from acda.cli import main
 from acda.models import CrowdCounter
-from acda.photos.weights import load
+from acda.photos.weights import load, read_weights
 from acda.training.data.pair_crops import Photos
 from acda.training.data.pairs import read_pairs
 from acda.training.metrics import psnr, ssim
@@ -43,15 +44,14 @@ def test_counting_from_a_classifiers_weights(tmp_path):
         model="crowd_counter_s_conv",
         epochs=8,
         test_every=4,
-        data=tmp_path / "dots",
         batch_size=2,
         crop=48,
         sigma=4.0,
         optimiser="adamw",
         learning_rate=3e-3,
-        initial=classifier,
     )
-    scores = fit(recipe, "dots", Run(out=tmp_path / "run", accelerator="cpu"))
+    run = Run(data=tmp_path / "dots", initial=classifier, out=tmp_path / "run", device="cpu")
+    scores = fit(recipe, "dots", run)
     saved = json.loads((tmp_path / "run" / "scores.json").read_text())["epochs"]
     assert [epoch["epoch"] for epoch in saved] == [4, 8]
     assert scores["images"] == 4
@@ -60,12 +60,14 @@ def test_counting_from_a_classifiers_weights(tmp_path):
     shutil.rmtree(tmp_path / "dots" / "train")  # the test photos are enough
     again = evaluate(tmp_path / "run", tmp_path / "dots")
     assert again["MAE"] == pytest.approx(scores["MAE"], abs=1e-4)
-    assert read_recipe(tmp_path / "run" / "recipe.json") == recipe
+    digest = hashlib.sha256(classifier.read_bytes()).hexdigest()
+    assert read_recipe(tmp_path / "run" / "recipe.json") == replace(recipe, initial_sha256=digest)
+    assert json.loads(read_weights(tmp_path / "run" / "weights.safetensors")[1]["recipe"])["initial_sha256"] == digest
     model = load(tmp_path / "run").model
     assert isinstance(model, CrowdCounter)
     shutil.copytree(tmp_path / "dots" / "test", tmp_path / "dots" / "train")
     with pytest.raises(ValueError, match=r"classifier.safetensors: these are not the weights of the same kind"):
-        fit(replace(recipe, model="crowd_counter_s"), "dots", Run(out=tmp_path / "other", accelerator="cpu"))
+        fit(replace(recipe, model="crowd_counter_s"), "dots", replace(run, out=tmp_path / "other"))
 
 
 def test_restoring_from_pairs(tmp_path):
@@ -84,7 +86,6 @@ def test_restoring_from_pairs(tmp_path):
         model="restorer",
         options={"kernel_size": 3, "num_atoms": 2},
         epochs=2,
-        data=tmp_path / "noisy",
         batch_size=4,
         crop=32,
         crops=80,
@@ -92,7 +93,8 @@ def test_restoring_from_pairs(tmp_path):
         learning_rate=1e-3,
         warmup_steps=10,
     )
-    scores = fit(recipe, "noisy", Run(out=tmp_path / "run", accelerator="cpu"))
+    run = Run(data=tmp_path / "noisy", out=tmp_path / "run", device="cpu")
+    scores = fit(recipe, "noisy", run)
     unit = [torch.from_numpy(Photos(read_pairs(tmp_path / "noisy")[1])[i]) / 255 for i in range(3)]
     noisy, clean = torch.stack(unit, 1).movedim(-1, 2)
     assert scores["PSNR"] > float(psnr(noisy, clean).mean()) + 0.1
@@ -103,8 +105,8 @@ def test_restoring_from_pairs(tmp_path):
     assert best["epoch"] == 1
     assert evaluate(tmp_path / "run", tmp_path / "noisy")["PSNR"] == pytest.approx(scores["PSNR"], abs=1e-4)
     assert tuple(load(tmp_path / "run").model.trunk.blocks[0].conv2.mixing.shape) == (48, 48, 2)
-    with pytest.raises(ValueError, match=r"0.png is smaller than the crops of 64×64"):
-        fit(replace(recipe, crop=64), "noisy", Run(out=tmp_path / "other", accelerator="cpu"))
+    with pytest.raises(ValueError, match=r"0.png is smaller than the crops, for which 64×64 is needed"):
+        fit(replace(recipe, crop=64), "noisy", replace(run, out=tmp_path / "other"))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -117,15 +119,16 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
             image = Image.fromarray(random.integers(0, 256, (40, 40, 3)).astype(np.uint8))
             image.save(tmp_path / "clean" / part / f"{i}.png")
     settings = ["--data", str(tmp_path / "clean"), "--epochs", "2", "--crops", "12", "--crop", "24"]
-    settings += ["--batch-size", "4", "--options", "num_atoms", "2", "--workers", str(workers), "--accelerator", "cpu"]
-    train = ["train", "polyu_sidd_restorer_variational", "--noise", "0.2", *settings]
+    settings += ["--batch-size", "4", "--options", "num_atoms", "2", "kernel_size", "3"]
+    settings += ["--workers", str(workers), "--device", "cpu"]
+    train = ["train", "polyu_sidd_restorer_variational", "--degradation", "noise", *settings]
     assert main([*train, "--out", str(tmp_path / "whole")]) == 0
     steps = ctrl_c(4)  # the first of the second epoch
     assert main([*train, "--out", str(tmp_path / "parts")]) == 130
     assert main([*train, "--out", str(tmp_path / "parts"), "--resume"]) == 0
     assert len(steps) == 6
     assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
-    assert load(tmp_path / "parts").facts["options"] == '{"num_atoms": 2}'
+    assert load(tmp_path / "parts").facts["options"] == '{"num_atoms": 2, "kernel_size": 3}'
 
 
 def test_options_join_those_of_the_recipe(monkeypatch):
@@ -134,7 +137,7 @@ def test_options_join_those_of_the_recipe(monkeypatch):
     monkeypatch.setattr("acda.training.run.fit", lambda recipe, *_: trained.append(recipe.options) or {})
     for given in ([], ["--options", "num_atoms", "9"], ["--options", "blind_to_smooth", "0"]):
         assert main(["train", "polyu_sidd_restorer", *given]) == 0
-    assert trained == [{"blind_to_smooth": 1}, {"blind_to_smooth": 1, "num_atoms": 9}, {"blind_to_smooth": 0}]
+    assert trained == [{"blind_to_smooth": True}, {"blind_to_smooth": True, "num_atoms": 9}, {"blind_to_smooth": False}]
 
 
 def test_the_losses_of_an_epoch_take_no_room(monkeypatch):
