@@ -2,7 +2,8 @@
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,16 +166,14 @@ def _said_output(model: OnTensors) -> str:
     return f"photo (B, 3, {times}H, {times}W) from 0 to 1"
 
 
-class _silence(warnings.catch_warnings):
+@contextmanager
+def _silence() -> Iterator[None]:
     """Exporters say much about themselves; errors are raised all the same."""
-
-    def __enter__(self) -> Any:
-        entered = super().__enter__()
+    before = logging.root.manager.disable
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        self._before = logging.root.manager.disable
         logging.disable(logging.WARNING)
-        return entered
-
-    def __exit__(self, *raised: object) -> None:
-        logging.disable(self._before)
-        super().__exit__(*raised)
+        try:
+            yield
+        finally:
+            logging.disable(before)

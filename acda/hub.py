@@ -33,7 +33,7 @@ A network of [acda](https://arxiv.org/abs/2108.07895): `HubNetwork.from_pretrain
 """
 
 
-class HubNetwork(nn.Module, hub.PyTorchModelHubMixin, library_name="acda", tags=["acda"]):  # type: ignore[misc, name-defined]
+class HubNetwork(nn.Module, hub.PyTorchModelHubMixin, library_name="acda", tags=["acda"]):  # type: ignore[misc, name-defined, call-arg]
     """A network with what is needed to make it again, and save_pretrained, from_pretrained and push_to_hub.
 
     facts: what a file of weights says: above all "model", a name of create_model, and "options", as JSON
@@ -79,7 +79,7 @@ class HubNetwork(nn.Module, hub.PyTorchModelHubMixin, library_name="acda", tags=
         """The network in a folder that save_pretrained wrote, or on the Hub by its name; options are the mixin's."""
         folder = Path(pretrained_model_name_or_path)
         if not folder.is_dir():
-            return super().from_pretrained(pretrained_model_name_or_path, **options)  # type: ignore[no-any-return]
+            return super().from_pretrained(pretrained_model_name_or_path, **options)
         _check(folder)
         try:
             made: Self = super().from_pretrained(str(folder), **options)
