@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 
 # `make test-all` adds what takes long: builds, several processes, a browser, gigabytes, every GPU that Triton compiles for.
-.PHONY: demo test test-all test-matrix check docs campaign install clean
+.PHONY: demo test test-all test-matrix check docs wheel campaign install clean
 MINUTES ?= 10
 
 demo: $(READY)
@@ -29,6 +29,16 @@ check: $(READY)
 docs: $(READY)
 	$(VENV)/bin/python -m sphinx -W --keep-going -q docs build/docs
 
+# In dist/: the source distribution, and one wheel for this platform, any Python and any torch from 2.10 on. On Linux
+# its tag says how old the system may be; torch's own libraries are not copied into it.
+wheel: $(READY)
+	rm -rf dist build/wheel
+	$(VENV)/bin/python -m build --no-isolation --outdir dist
+	if ls dist/*-linux_*.whl >/dev/null 2>&1; then \
+	  $(VENV)/bin/python -m auditwheel repair --exclude 'libtorch*' --exclude 'libc10*' -w build/wheel dist/*-linux_*.whl && \
+	  rm dist/*-linux_*.whl && mv build/wheel/*.whl dist/; fi
+	ls -l dist
+
 # Random cases until the minutes are over, e.g. make campaign MINUTES=60 ONLY=kernel FIGURES=campaign.json
 campaign: $(READY)
 	$(VENV)/bin/python -m pytest tests/campaigns -m campaign -q -p no:cacheprovider --minutes $(MINUTES) \
@@ -46,4 +56,4 @@ $(READY): pyproject.toml constraints.txt setup.py $(wildcard acda/backends/csrc/
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build dist *.egg-info

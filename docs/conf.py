@@ -12,6 +12,7 @@ html_title = "acda"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "docstrings"]
 # References from the paper's results to their sections need anchors of headings.
 myst_heading_anchors = 3
+exclude_patterns = ["notebooks"]
 highlight_language = "bash"  # of blocks that name no other
 smartquotes = False
 autodoc_typehints = "none"

@@ -2,11 +2,13 @@
 
 import pytest
 import timm
+import timm.data
 import torch
 
 import acda.timm
 from acda import create_model
 from acda.models import CLASSIFIERS
+from acda.photos.weight_folders import named_weights
 
 NAMES = [name for name in CLASSIFIERS if name.startswith("ad_resnet")]
 
@@ -21,7 +23,29 @@ def on_meta():
 def test_the_names_are_registered():
     assert set(acda.timm.__all__) == set(CLASSIFIERS) <= set(timm.list_models())
     assert len(NAMES) == 9
-    assert not set(timm.list_models(pretrained=True)) & set(CLASSIFIERS)
+
+
+@pytest.mark.skipif("lenet_acda_cifar10" not in named_weights(), reason="acda is installed without weights/research")
+@pytest.mark.parametrize(("tag", "classes"), [("cifar10", 10), ("cifar100", 100)])
+def test_weights_of_our_own_are_pretrained_configurations(tag, classes, monkeypatch):
+    monkeypatch.setattr("socket.socket.connect", None)  # the network
+    assert f"lenet_acda.{tag}" in timm.list_models("lenet*", pretrained=True)
+    model, trained = timm.create_model(f"lenet_acda.{tag}", pretrained=True).eval(), acda.load(f"lenet_acda_{tag}")
+    for name, t in trained.model.state_dict().items():
+        assert torch.equal(model.state_dict()[name], t)
+    config = timm.data.resolve_data_config(model=model)
+    assert config["input_size"] == (3, 32, 32)
+    x = torch.rand(2, 3, 32, 32)
+    mean, std = (torch.tensor(config[key])[:, None, None] for key in ("mean", "std"))
+    torch.testing.assert_close(model((x - mean) / std).softmax(1), trained(x), rtol=1e-4, atol=1e-6)
+    assert model.pretrained_cfg["num_classes"] == len(model.pretrained_cfg["label_names"]) == classes
+    other = timm.create_model(f"lenet_acda.{tag}", pretrained=True, num_classes=7)
+    assert other.fc.out_features == 7
+
+
+def test_networks_without_weights_say_so():
+    with pytest.raises(RuntimeError, match="No pretrained weights exist for ad_resnet_s"):
+        timm.create_model("ad_resnet_s", pretrained=True)
 
 
 @pytest.mark.parametrize("name", ["lenet", "lenet_acda", "lenet_wide"])

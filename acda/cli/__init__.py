@@ -18,6 +18,7 @@ VERBS = {
     "upscale": "make photos larger",
     "denoise": "remove noise from photos",
     "restore": "apply a network of your own to photos",
+    "export": "write a trained network for other programs: ONNX, or torch.export",
     "look": "draw what the filters of a network do on a photo",
     "explore": "the filters under the pointer, on a page in the browser",
     "cost": "parameters, multiply-adds and memory of a network, whole or layer by layer",
@@ -33,6 +34,7 @@ NEEDED = {
     "upscale": "PHOTO [PHOTO ...]",
     "denoise": "PHOTO [PHOTO ...]",
     "restore": "PHOTO [PHOTO ...] --weights FILE",
+    "export": "NAME --out FILE.onnx",
     "look": "PHOTO",
     "cost": "MODEL",
 }

@@ -54,7 +54,7 @@ def look(
         numbers["places"] = at_places(view, (given[0], given[1]), places)
         print(json_format.dumps(numbers, indent=1, ensure_ascii=False))
         return
-    to = output_path(photo, None, "look", False).with_suffix(".png")
+    to = output_path(photo, None, "_look", False).with_suffix(".png")
     if out is not None:
         to = out / to.name if out.is_dir() else out if out.suffix else out.with_name(f"{out.name}.png")
     if to.exists() and to.samefile(photo):

@@ -1,6 +1,6 @@
 """acda restore: a network of your own applied to photos."""
 
-from acda.cli.arguments import Number, Out, Photos, Tile, Weights
+from acda.cli.arguments import Count, Format, Number, Out, Photos, Suffix, Tile, Weights
 from acda.photos.restore_files import load_restorer, restore_files
 from acda.support.devices import Device
 from acda.support.lines import print_line
@@ -15,6 +15,10 @@ def restore(
     tile: Tile = None,
     device: Device = "auto",
     overwrite: bool = False,
+    format: Format = None,
+    suffix: Suffix = None,
+    jobs: Count = 1,
+    dry_run: bool = False,
 ) -> int:
     """Apply a trained restorer to photos and write the results beside them, marked `restored`.
 
@@ -27,8 +31,24 @@ def restore(
             the free memory unless given.
         device: what to compute on; auto takes cuda, then mps, then cpu.
         overwrite: let --out lead to the photo itself.
+        format: of the results: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16 bits.
+        suffix: at the end of the results' names, such as _clean.
+        jobs: photos at a time. Each needs its own memory.
+        dry_run: read the photos, print what would be written where, and write nothing.
     """
     restorer = load_restorer(weights, None, device)
     return restore_files(
-        "restore", photos, restorer, out, "restored", overwrite, print_line, strength=strength, tile=tile
+        "restore",
+        photos,
+        restorer,
+        out,
+        "_restored",
+        overwrite,
+        print_line,
+        strength=strength,
+        tile=tile,
+        suffix=suffix,
+        form=format,
+        jobs=jobs,
+        dry_run=dry_run,
     )

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from acda.cli.arguments import Number, Out, Photos, Tile, Weights, arg
+from acda.cli.arguments import Count, Format, Number, Out, Photos, Suffix, Tile, Weights, arg
 from acda.photos.restore_files import load_restorer, restore_files
 from acda.support.devices import Device
 from acda.support.lines import print_line
@@ -18,6 +18,10 @@ def upscale(
     tile: Tile = None,
     device: Device = "auto",
     overwrite: bool = False,
+    format: Format = None,
+    suffix: Suffix = None,
+    jobs: Count = 1,
+    dry_run: bool = False,
 ) -> int:
     """Enlarge photos, and write them beside the originals, marked with the scale: bicubic first, then the network.
 
@@ -31,10 +35,27 @@ def upscale(
             the free memory unless given.
         device: what to compute on; auto takes cuda, then mps, then cpu.
         overwrite: let --out lead to the photo itself.
+        format: of the results: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16 bits.
+        suffix: at the end of the results' names, such as _clean.
+        jobs: photos at a time. Each needs its own memory.
+        dry_run: read the photos, print what would be written where, and write nothing.
     """
     restorer = load_restorer(weights, "super_resolver", device)
     times = scale if scale is not None else restorer.own_scale or 2.0
-    mark = f"x{times:g}"
+    mark = f"_x{times:g}"
     return restore_files(
-        "upscale", photos, restorer, out, mark, overwrite, print_line, strength=strength, scale=times, tile=tile
+        "upscale",
+        photos,
+        restorer,
+        out,
+        mark,
+        overwrite,
+        print_line,
+        strength=strength,
+        scale=times,
+        tile=tile,
+        suffix=suffix,
+        form=format,
+        jobs=jobs,
+        dry_run=dry_run,
     )

@@ -5,11 +5,11 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acda.layers import CondConv2d
 from acda.models.ad_resnet import AD_RESNETS, AdResNet
+from acda.models.whole_strides import cropped, with_zeros
 
 
 class CrowdCounter(nn.Module):
@@ -46,9 +46,8 @@ class CrowdCounter(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         H, W = x.shape[2:]
-        x = F.pad(x, (0, -W % self.stride, 0, -H % self.stride))
-        density: Tensor = self.unit * self.density(self.decoder(self.backbone(x)))
-        return density[:, :, : -(-H // self.cell), : -(-W // self.cell)]
+        maps = self.decoder(self.backbone(with_zeros(x, self.stride)))
+        return cropped(self.unit * self.density(maps), -(-H // self.cell), -(-W // self.cell))
 
     def load_classifier(self, state: dict[str, Tensor]) -> None:
         """Load the weights of a trained classifier of the same kind, without its head.

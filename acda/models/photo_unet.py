@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from acda.layers import AdaptiveConv2d
-from acda.models.restorer import in_whole_strides
+from acda.models.whole_strides import in_whole_strides
 
 
 class PhotoUNet(nn.Module):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from acda.layers import AdaptiveConv2d, KernelPrediction2d, LaplacianKernelPrediction2d
 from acda.models.blocks import DynamicBottleneck
+from acda.models.whole_strides import in_whole_strides
 
 
 class Trunk(nn.Module):
@@ -170,13 +171,6 @@ class DnCNN(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = x - self.layers(x)
         return y
-
-
-def in_whole_strides(network: Callable[[Tensor], Tensor], x: Tensor, stride: int) -> Tensor:
-    """network(x) for any size: the last rows and columns repeated until the sizes are multiples of the stride."""
-    H, W = x.shape[2:]
-    extended = F.pad(x, (0, -W % stride, 0, -H % stride), mode="replicate") if H % stride or W % stride else x
-    return network(extended)[:, :, :H, :W]
 
 
 RESTORERS: dict[str, Callable[..., nn.Module]] = {

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acda.layers import AdaptiveConv2d
-from acda.models.restorer import Trunk, in_whole_strides
+from acda.models.restorer import Trunk
+from acda.models.whole_strides import in_whole_strides
 
 # The variance of the clean photo's prior, 1e-6, is the best that a posterior can have, wherever its mean is.
 BEST_LOG_VARIANCE = math.log(1e-6)

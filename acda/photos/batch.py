@@ -2,7 +2,9 @@
 
 import glob
 import os
+import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -16,8 +18,9 @@ from acda.support.names import Missing
 def find_photos(names: Iterable[str], mark: str) -> list[Path]:
     """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match.
 
-    mark: in the names of results, which folders and patterns leave out where the originals are beside them; a file that
-    is named itself is always taken. A path that is missing, empty or not permitted is reported when its turn comes.
+    mark: at the end of the names of results, which are no photos where folders and patterns find them beside their
+    originals; what is named itself is one, and so is not written over. What is not there, or empty, or not to be
+    looked at, is told when it is its turn, and the others go on.
     """
     found: list[Path] = []
     for name in names:
@@ -43,26 +46,37 @@ def _meant_by(name: str, mark: str) -> list[Path]:
 
 
 def _originals(photos: list[Path], mark: str) -> list[Path]:
-    """Without those whose names are those of results of others."""
-    results = {(photo.parent, f"{photo.stem}_{mark}") for photo in photos}
+    """Without those that are named as results of others."""
+    results = {(photo.parent, f"{photo.stem}{mark}") for photo in photos} if mark else set()
     return [photo for photo in photos if (photo.parent, photo.stem) not in results]
 
 
-def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None]) -> int:
-    """Do the work for every photo; one that fails is reported in a line and skipped.
+def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None], jobs: int = 1) -> int:
+    """Do the work for every photo; one that cannot be done is told in a line, and the others go on.
 
-    Returns the exit status: 1 if one failed.
+    jobs: photos at a time    returns: the exit status, 1 where there was such a one
     """
-    status = 0
-    for path in paths:
+    if jobs < 1:
+        raise ValueError(f"jobs needs to be at least 1; got {jobs}.")
+
+    def done(path: Path) -> bool:
         try:
             work(path)
         except BrokenPipeError:
             raise  # nobody reads on
-        except Exception as error:  # whatever it is, it does not concern the other photos
+        except Exception as error:  # whatever it is, the other photos can do nothing about it
             complain(verb, _reason(path, error))
-            status = 1
-    return status
+            return False
+        return True
+
+    if jobs == 1:
+        return int(False in [done(path) for path in paths])
+    with ThreadPoolExecutor(jobs) as pool:  # torch and Pillow compute without Python's lock
+        try:
+            return int(False in list(pool.map(done, paths)))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _reason(path: Path, error: Exception) -> str:
@@ -77,16 +91,31 @@ def are_several(names: list[str], found: list[Path]) -> bool:
     return len(found) > 1 or found != [Path(name) for name in names]
 
 
-def output_path(photo: Path, out: Path | None, mark: str, several: bool) -> Path:
-    """Where the result goes: beside the photo with a mark in its name, or to out, a folder where there are several."""
-    suffix = photo.suffix if photo.suffix.lower() in FORMATS else ".png"
+def output_path(
+    photo: Path, out: Path | None, mark: str, several: bool, suffix: str | None = None, form: str | None = None
+) -> Path:
+    """Where the result goes: beside the photo with a mark in its name, or to out, a folder where there are several.
+
+    suffix: at the end of the name in both cases, in place of the mark    form: of the file, such as "png"
+    """
+    kind = f".{form}" if form else photo.suffix if photo.suffix.lower() in FORMATS else ".png"
     if out is None:
-        return photo.with_name(f"{photo.stem}_{mark}{suffix}")
+        return photo.with_name(f"{photo.stem}{mark if suffix is None else suffix}{kind}")
     if several and out.suffix.lower() in FORMATS and not out.is_dir():
         raise ValueError(f"results of several photos, or of a folder, need a folder; {out} would be a file.")
     if several or out.is_dir() or not out.suffix:
-        return out / f"{photo.stem}{suffix}"
+        return out / f"{photo.stem}{suffix or ''}{kind}"
+    if form is not None and FORMATS.get(out.suffix.lower()) != FORMATS[kind]:
+        raise ValueError(f"--format {form} and --out {out} contradict each other. Give one of them.")
     return out
+
+
+def check_naming(suffix: str | None, form: str | None) -> None:
+    """Refuse names of results that would lead elsewhere, and formats that no photo is written in."""
+    if suffix is not None and (Path(f"a{suffix}").name != f"a{suffix}" or "\0" in suffix):
+        raise ValueError(f"--suffix needs to be the end of a file's name, such as _clean; got {suffix!r}.")
+    if form is not None and f".{form}" not in FORMATS:
+        raise ValueError(f"--format needs one of {', '.join(kind[1:] for kind in FORMATS)}; got {form!r}.")
 
 
 def real(path: Path) -> Path:
@@ -101,6 +130,7 @@ class Places:
         self.photos = {real(photo) for photo in photos}
         self.overwrite = overwrite
         self.taken: dict[Path, Path] = {}
+        self.one_at_a_time = threading.Lock()
 
     def take(self, to: Path, photo: Path) -> None:
         """Reserve a path for the result of a photo; refuse one that is not free."""
@@ -112,7 +142,8 @@ class Places:
                 f"the result for {photo} would be written over {to}, one of the photos themselves. Give another place "
                 "for results, or --overwrite where a photo is to be replaced by its own."
             )
-        first = self.taken.setdefault(place, photo)
+        with self.one_at_a_time:
+            first = self.taken.setdefault(place, photo)
         if first != photo:
             raise ValueError(
                 f"the result for {photo} would be written over that for {first}, which has the same name: {to}. "

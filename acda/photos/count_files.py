@@ -37,7 +37,7 @@ def count_files(
     """
     check_tile(tile)
     names = list(names)
-    paths = find_photos(names, "count")
+    paths = find_photos(names, "_count")
     places, one_file = Places(paths), out is not None and is_file(out, are_several(names, paths))
 
     def count_one(path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from acda.photos import sixteen_bits
 from acda.photos.image_files import Upright, naming, open_upright
 from acda.support.extras import need
 from acda.support.files import written_whole
@@ -36,10 +37,10 @@ UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 class Photo:
     """A photo and what is known about it.
 
-    pixels: (1, 3, H, W), uint8; or floating point from 0 to 1, where it came as such a tensor
-    alpha: (1, 1, H, W), or None    about: colour profile and EXIF, as Pillow writes them
-    lost: what its file has and this photo has not, as text for people
-    is_grey: whether it is written without colours, as its file is
+    pixels: (1, 3, H, W), uint8; or floating point from 0 to 1, where it came as such a tensor or has 16 bits
+    alpha: (1, 1, H, W) of either kind, or None    about: colour profile and EXIF, as Pillow writes them
+    lost: what its file has and this has not, for people to read
+    is_grey: whether it is written without colours, as its file is    lossless: whether its file keeps every pixel
     """
 
     pixels: Tensor
@@ -47,11 +48,12 @@ class Photo:
     about: dict[str, bytes]
     lost: str = ""
     is_grey: bool = False
+    lossless: bool = False
 
 
-def read_photo(path: Path) -> Photo:
-    """Whatever Pillow reads, turned as its EXIF says."""
-    return _photo(open_upright(path))
+def read_photo(path: Path, deep: bool = False) -> Photo:
+    """Whatever Pillow reads, turned as its EXIF says. deep: with all 16 bits of PNG and TIFF, in floating point"""
+    return _photo(open_upright(path, deep=deep))
 
 
 def _photo(file: Upright) -> Photo:
@@ -65,13 +67,17 @@ def _photo(file: Upright) -> Photo:
     alpha = None if file.alpha is None else pixels_of(np.array(file.alpha)[:, :, None])
     lost = {
         f"{file.pages} pages, of which the result has the first": file.pages > 1,
-        "more than 8 bits per channel, of which the result has 8": file.deeper,
+        "more than 8 bits per channel, of which the result has 8": file.deeper and file.values is None,
         "the colours of a printer (CMYK), for which the result has RGB": file.mode == "CMYK",
         "a profile of other colours than RGB, which the result has not": file.profile and "icc_profile" not in about,
         f"damage ({file.damage.rstrip('.')}), which the result shows": file.damage,
     }
     told = " and ".join(what for what, is_lost in lost.items() if is_lost)
-    return Photo(pixels_of(np.array(file.image)), alpha, about, told, file.is_grey)
+    pixels = pixels_of(np.array(file.image))
+    if file.values is not None:
+        values = torch.from_numpy(file.values.astype(np.float32) / 65535).permute(2, 0, 1)[None]
+        pixels, alpha = values[:, :3].expand(-1, 3, -1, -1), values[:, 3:] if values.shape[1] == 4 else alpha
+    return Photo(pixels, alpha, about, told, file.is_grey, file.lossless)
 
 
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
@@ -109,11 +115,19 @@ def resized_photo(photo: Photo, height: int, width: int) -> Photo:
         pixels = resized(photo.pixels, height, width)
         # Bicubic interpolation overshoots; Pillow limits it for uint8 only.
         return replace(photo, pixels=pixels.clamp(0, 1) if pixels.is_floating_point() else pixels)
+    opaque = 1.0 if photo.alpha.is_floating_point() else 255.0
     weight = resized(photo.alpha.float(), height, width)
-    alpha = eight_bits(weight / 255)
-    visible = resized(photo.pixels * photo.alpha.float(), height, width) / weight.clamp_min(1)
-    pixels = torch.where(alpha > 0, eight_bits(visible / 255), resized(photo.pixels, height, width))
-    return replace(photo, pixels=pixels, alpha=alpha)
+    alpha = _like(weight, photo.alpha)
+    visible = resized(photo.pixels * photo.alpha.float(), height, width) / weight.clamp_min(opaque / 255)
+    hidden = _like(resized(photo.pixels, height, width), photo.pixels)
+    return replace(photo, pixels=torch.where(alpha > 0, _like(visible, photo.pixels), hidden), alpha=alpha)
+
+
+def _like(x: Tensor, pixels: Tensor) -> Tensor:
+    """Values in the range of these pixels as the same dtype."""
+    if pixels.is_floating_point():
+        return x.clamp(0, 1)
+    return x if x.dtype == torch.uint8 else eight_bits(x / 255)
 
 
 def revealed(photo: Photo) -> Tensor:
@@ -181,12 +195,50 @@ def _on_white(photo: Photo) -> Photo:
     return replace(photo, pixels=blended.to(torch.uint8), alpha=None)
 
 
+def in_eight_bits(photo: Photo) -> Photo:
+    """The same in uint8, where it has more."""
+    pixels, alpha = (
+        part if part is None or not part.is_floating_point() else eight_bits(part)
+        for part in (photo.pixels, photo.alpha)
+    )
+    assert pixels is not None
+    return replace(photo, pixels=pixels, alpha=alpha)
+
+
+def has_sixteen_bits(photo: Photo) -> bool:
+    """Whether a photo, read from a file, has more than eight bits a channel."""
+    return photo.pixels.is_floating_point()
+
+
+def _write_sixteen_bits(photo: Photo, path: Path, kind: str, about: dict[str, bytes]) -> None:
+    """Grey where it has neither colours nor transparency, otherwise RGB."""
+    pixels = colourless(photo.pixels) if photo.is_grey else photo.pixels
+    pixels = pixels[:, :1] if photo.is_grey and photo.alpha is None else pixels
+    planes = pixels if photo.alpha is None else torch.cat([pixels, _in_unit_range(photo.alpha)], 1)
+    values = (planes[0].double().clamp(0, 1) * 65535).round().permute(1, 2, 0).numpy().astype(np.uint16)
+    sixteen_bits.write(path, values, kind, about)
+
+
+def _in_unit_range(x: Tensor) -> Tensor:
+    return x if x.is_floating_point() else x.float() / 255
+
+
 def write_photo(photo: Photo, path: Path) -> None:
-    """In the format of the file's name, whole or not at all; JPEG has no transparency, and gets it on white."""
+    """In the format of the file's name, whole or not at all; JPEG has no transparency, and gets it on white.
+
+    16 bits are kept in PNG and TIFF. WebP is written without loss where the photo's own file has none.
+    """
     kind = format_for(path, *photo.pixels.shape[2:])
     # Colours at half the resolution, as is usual in JPEG, would undo some of what was restored.
     options: dict[str, Any] = {"JPEG": {"quality": 95, "subsampling": 0}, "WEBP": {"quality": 95}}.get(kind, {})
+    if kind == "WEBP" and photo.lossless:
+        options = {"lossless": True, "exact": True}
     about = {name: photo.about[name] for name in photo.about.keys() - without_room(photo, kind)}
+    if has_sixteen_bits(photo) and kind in sixteen_bits.KINDS:
+        with written_whole(path) as file:
+            _write_sixteen_bits(photo, file, kind, about)
+        return
+    photo = in_eight_bits(photo)
     picture = picture_of(photo if photo.alpha is None or kind in WITH_ALPHA else _on_white(photo))
     with written_whole(path) as file:
         picture.save(file, format=kind, **options, **about)

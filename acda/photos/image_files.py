@@ -1,6 +1,7 @@
 """Read pictures of any mode and depth as three channels of uint8; what cannot be read is reported by name."""
 
 import errno
+import importlib
 import logging
 import stat
 import warnings
@@ -12,13 +13,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from acda.photos import sixteen_bits
 from acda.photos.libtiff import messages_kept
 from acda.support.extras import need
 
 # Pillow logs an error before it raises one. Where no logging is set up, Python prints that, without the file's name.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
-# Formats of phones that Pillow does not read by itself: found in folders like others, so that they are reported.
+# Phones' photos that Pillow reads with pillow-heif only: found in folders like others, so that none is left out unsaid.
 PHONES = {".heic", ".heif"}
 SUFFIXES = PHONES | {
     *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".bmp", ".webp", ".tif", ".tiff"),
@@ -49,6 +51,8 @@ NO_FILES = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+# Formats that keep every pixel as it is. WebP has both kinds.
+LOSSLESS = {"PNG", "TIFF", "BMP", "PPM", "GIF"}
 # What a complete file has near its end.
 ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 
@@ -93,6 +97,7 @@ class Upright:
     profile: of its colours, b"" where there is none    exif: what is about the photo    pages: of its file
     deeper: whether the file has more than 8 bits per channel    mode: Pillow's, before it became RGB
     damage: what the decoder found wrong without giving up, or ""
+    lossless: whether its file keeps every pixel    values: where it was read with all of its 16 bits, (H, W, C)
     """
 
     image: Any
@@ -103,6 +108,8 @@ class Upright:
     deeper: bool
     mode: str
     damage: str
+    lossless: bool
+    values: sixteen_bits.Array | None = None
 
     @property
     def is_grey(self) -> bool:
@@ -110,10 +117,13 @@ class Upright:
         return self.mode in GREY
 
 
-def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None) -> Upright:
+def open_upright(
+    path: Path | BinaryIO, name: str | None = None, formats: tuple[str, ...] | None = None, deep: bool = False
+) -> Upright:
     """A photo turned as the EXIF of a camera's file says.
 
     name: how errors call it, where that is not its path    formats: Pillow's, of which it may be
+    deep: read all 16 bits of PNG and TIFF too
     """
     image_module = need("PIL.Image", "photos")
     with naming(name or path) as messages, image_module.open(path, formats=formats) as file:
@@ -121,11 +131,13 @@ def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[
         deeper = file.mode.startswith("I") or any(";16" in str(part) for part in file.tile)
         # A phone's MPO is a photo with its previews, not several.
         pages = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
+        lossless = _keeps_pixels(file)
         file.load()
         exif = _exif(file)
         orientation, profile = exif.pop(ORIENTATION, 1), file.info.get("icc_profile") or b""
         mode = file.mode
         image, alpha = _eight_bits(file), _transparency(file)
+        values = _sixteen_bits(file, path) if deep and deeper and isinstance(path, Path) else None
     turn = image_module.Transpose
     turns = {
         2: turn.FLIP_LEFT_RIGHT,
@@ -138,7 +150,35 @@ def open_upright(path: Path | BinaryIO, name: str | None = None, formats: tuple[
     }
     if orientation in turns:
         image, alpha = (None if part is None else part.transpose(turns[orientation]) for part in (image, alpha))
-    return Upright(image, alpha, profile, exif, pages, deeper, mode, messages[0] if messages else "")
+        values = None if values is None else _turned(values, orientation)
+    return Upright(image, alpha, profile, exif, pages, deeper, mode, messages[0] if messages else "", lossless, values)
+
+
+def _sixteen_bits(file: Any, path: Path) -> sixteen_bits.Array | None:
+    """All bits of a decoded Pillow image, (H, W, C) from 0 to 65535; None where that cannot be had."""
+    if file.mode.startswith("I"):
+        grey = np.asarray(file, dtype=np.float64)[:, :, None] * (65535 / _largest(file))
+        return np.clip(np.round(grey), 0, 65535).astype(np.uint16)
+    with need("PIL.Image", "photos").open(path) as again:
+        if not sixteen_bits.low_bytes_of(again):
+            return None
+        again.load()
+        return sixteen_bits.joined(file, again)
+
+
+def _turned(values: sixteen_bits.Array, orientation: int) -> sixteen_bits.Array:
+    """The same as Pillow's turns, from EXIF's 2 to 8."""
+    flipped = values.swapaxes(0, 1) if orientation > 4 else values
+    upside_down, mirrored = orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)
+    return flipped[:: -1 if upside_down else 1, :: -1 if mirrored else 1]
+
+
+def _keeps_pixels(file: Any) -> bool:
+    """Whether the file of an opened Pillow image keeps every pixel as it is; of a WebP its first part says so."""
+    if file.format != "WEBP":
+        return file.format in LOSSLESS
+    file.fp.seek(0)
+    return b"VP8L" in file.fp.read(64)
 
 
 def _exif(image: Any) -> Any:
@@ -206,6 +246,8 @@ def naming(path: Any, known: str = "that Pillow knows") -> Iterator[list[str]]:
     messages: list[str] = []
     if isinstance(path, Path):
         _check_file(path)
+        if path.suffix.lower() in PHONES:
+            _learn_heic()
     try:
         with warnings.catch_warnings(), messages_kept() as messages:
             warnings.simplefilter("ignore")  # palettes with transparency, odd EXIF: none of it matters here
@@ -219,12 +261,18 @@ def naming(path: Any, known: str = "that Pillow knows") -> Iterator[list[str]]:
         empty = isinstance(path, Path) and path.stat().st_size == 0
         what = "it is empty" if empty else f"it has no format {known}"
         if isinstance(path, Path) and path.suffix.lower() in PHONES and not empty:
-            what += "; convert it to JPEG first"
+            what += "; install pillow-heif (pip install 'acda[heic]'), or convert it to JPEG first"
         raise ValueError(f"{path} cannot be read as an image: {what}.") from error
     except Exception as error:
         # Pillow's own words about a TIFF are "decoder error -2".
         what = messages[0] if messages else str(error) or type(error).__name__
         raise ValueError(f"{path} cannot be read as an image ({what.rstrip('.')}).") from error
+
+
+def _learn_heic() -> None:
+    """Have Pillow read phones' photos, where pillow-heif is installed."""
+    with suppress(ImportError):
+        importlib.import_module("pillow_heif").register_heif_opener()
 
 
 def _check_file(path: Path) -> None:

@@ -10,7 +10,7 @@ class Trained(nn.Module):
     model: the network itself
     statistics: (2, 3), mean and standard deviation of its training images by channel, 0–255
     facts: what the file of weights says about them
-    card: the text of their model card, or "" where there is none
+    card: the text of their model card with its header, or "" where there is none
 
     `to`, `half` and `state_dict` work as for any module. A photo may be on another device than the network: its parts
     are moved to the network, and the result is moved back.

@@ -39,8 +39,8 @@ def load(name: str | Path) -> Trained:
     >>> denoise = load("denoiser")
     >>> denoise(torch.zeros(1, 3, 20, 31, dtype=torch.uint8)).shape
     torch.Size([1, 3, 20, 31])
-    >>> denoise.card.splitlines()[0]
-    '# denoiser'
+    >>> "# denoiser" in denoise.card
+    True
     """
     weights = open_weights(name)
     path, facts = weights.path, weights.facts
@@ -62,7 +62,7 @@ def open_weights(name: str | Path) -> Weights:
             f"{path} needs mean and standard deviation of its training images, (2, 3), with positive standard "
             "deviations. `acda train` writes them."
         )
-    return Weights(path, tensors, facts)
+    return Weights(path, {name: t for name, t in tensors.items() if name != "scale"}, facts)
 
 
 def find_weights(name: str | Path, own: str | None = None) -> Path:
@@ -143,8 +143,9 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def write_weights(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
-    """Whole or not at all."""
+    """Whole or not at all. The scale is among the tensors too, for loaders that see nothing else, such as spandrel."""
+    scale = {"scale": torch.tensor(float(facts["scale"]))} if "scale" in facts else {}
     with written_whole(path) as file:
         need("safetensors.torch", "photos").save_file(
-            {name: t.detach().contiguous().cpu() for name, t in tensors.items()}, file, metadata=facts
+            {name: t.detach().contiguous().cpu() for name, t in {**tensors, **scale}.items()}, file, metadata=facts
         )

@@ -18,24 +18,24 @@ def plain(path):
 
 def test_one_name_that_cannot_be_looked_at_is_left_for_its_turn(tmp_path):
     photo, long = plain(tmp_path / "a.png"), "x" * 300 + ".png"
-    assert [str(path) for path in find_photos([long, str(photo)], "restored")] == [long, str(photo)]
+    assert [str(path) for path in find_photos([long, str(photo)], "_restored")] == [long, str(photo)]
     with pytest.raises(ValueError, match="the name of a photo is empty"):
-        find_photos([str(photo), ""], "restored")
+        find_photos([str(photo), ""], "_restored")
 
 
 def test_results_are_no_photos_unless_they_are_named(tmp_path):
     photo, result = plain(tmp_path / "a.png"), plain(tmp_path / "a_restored.png")
     (tmp_path / "folder.png").mkdir()
     for name in (tmp_path, tmp_path / "*.png"):
-        assert find_photos([str(name)], "restored") == [photo]
-    assert find_photos([str(photo), str(result)], "restored") == [photo, result]
+        assert find_photos([str(name)], "_restored") == [photo]
+    assert find_photos([str(photo), str(result)], "_restored") == [photo, result]
 
 
 def test_a_folder_of_one_photo_is_a_folder_all_the_same(tmp_path):
     photo = tmp_path / "a.png"
-    assert output_path(photo, tmp_path / "out.v2", "restored", several=True) == tmp_path / "out.v2" / "a.png"
+    assert output_path(photo, tmp_path / "out.v2", "_restored", several=True) == tmp_path / "out.v2" / "a.png"
     with pytest.raises(ValueError, match=r"or of a folder, need a folder; .*b.png would be a file"):
-        output_path(photo, tmp_path / "b.png", "restored", several=True)
+        output_path(photo, tmp_path / "b.png", "_restored", several=True)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_what_is_no_file_is_named_and_the_others_go_on(folder, capsys):
     done = []
-    paths = [*find_photos([str(folder)], "restored"), *find_photos(["/dev/zero"], "restored")]
+    paths = [*find_photos([str(folder)], "_restored"), *find_photos(["/dev/zero"], "_restored")]
     places = Places(paths)
 
     def work(path):
@@ -81,7 +81,7 @@ def test_what_is_no_file_is_named_and_the_others_go_on(folder, capsys):
 def test_links_to_photos_are_photos(tmp_path):
     plain(tmp_path / "a.png")
     (tmp_path / "b.png").symlink_to("a.png")
-    assert [path.name for path in find_photos([str(tmp_path)], "restored")] == ["a.png", "b.png"]
+    assert [path.name for path in find_photos([str(tmp_path)], "_restored")] == ["a.png", "b.png"]
     with pytest.raises(ValueError, match="one of the photos themselves"):
         Places([tmp_path / "a.png"]).take(tmp_path / "b.png", tmp_path / "c.png")
 

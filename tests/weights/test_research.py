@@ -39,6 +39,16 @@ def test_its_card_says_what_it_is(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_its_card_begins_with_what_hubs_read(name):
+    hub = pytest.importorskip("huggingface_hub")
+    data = hub.ModelCard.load(FOLDER / f"{name}.md").data
+    assert (data.library_name, data.license, data.license_name) == ("acda", "other", "research-only")
+    assert "acda" in data.tags
+    assert data.datasets
+    assert data.metrics
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_it_is_small_and_has_its_recipe_without_paths(name):
     path = FOLDER / f"{name}.safetensors"
     tensors, facts = read_weights(path)
