@@ -39,6 +39,7 @@ class HubNetwork(nn.Module, hub.PyTorchModelHubMixin, library_name="acda", tags=
     facts: what a file of weights says: above all "model", a name of create_model, and "options", as JSON
     Its tensors have the names of a file of weights: `model.…`, and `statistics`, (2, 3), of the training images.
 
+    >>> import torch
     >>> HubNetwork({"model": "lenet", "options": '{"num_classes": 7}'})(torch.rand(1, 3, 32, 32)).shape
     torch.Size([1, 7])
     """

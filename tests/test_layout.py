@@ -26,6 +26,7 @@ TOGETHER = {
     "models/test_ad_resnet.py": ["models/blocks"],
     "models/test_options.py": ["models/photo_unet"],
     "test_cost.py": ["support/environment"],
+    "test_export_files.py": ["cli/export", "models/whole_strides", "photos/on_tensors"],
     "test_functional.py": ["checks"],
     "test_rooms.py": ["support/extras"],
     "training/data/test_crowds.py": ["training/data/crowd_crops"],

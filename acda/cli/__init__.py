@@ -34,7 +34,7 @@ NEEDED = {
     "upscale": "PHOTO [PHOTO ...]",
     "denoise": "PHOTO [PHOTO ...]",
     "restore": "PHOTO [PHOTO ...] --weights FILE",
-    "export": "NAME --out FILE.onnx",
+    "export": "NAME --out FILE",
     "look": "PHOTO",
     "cost": "MODEL",
 }
