@@ -30,7 +30,7 @@ def campaign_table(saved: dict[str, Any]) -> str:
         kinds = sorted(row["kinds"].items(), key=lambda kind: -kind[1])
         counts = _counts([row])
         numbers = " | ".join(f"{counts[name]:,}" for name in ("minutes", "cases", "failures"))
-        lines.append(f"| {row['campaign']} | {numbers} | {', '.join(f'{kind} {count:,}' for kind, count in kinds)} |")
+        lines.append(f"| {row['campaign']} | {numbers} | {'; '.join(f'{kind} ({count:,})' for kind, count in kinds)} |")
     facts = saved["circumstances"]
     seeds = sorted({row["seed"] for row in saved["rows"]})
     threads = f"{facts['threads']} thread{'s' if facts['threads'] != 1 else ''}"

@@ -22,8 +22,8 @@ SAVED = {
 
 def test_each_campaign_has_a_line_with_its_most_frequent_cases_first():
     assert campaign_table(SAVED).splitlines()[2:] == [
-        "| kernel | 15 | 1,200 | 2 | b 1,000, a 200 |",
-        "| photos | 2 | 30 | 0 | read 30 |",
+        "| kernel | 15 | 1,200 | 2 | b (1,000); a (200) |",
+        "| photos | 2 | 30 | 0 | read (30) |",
         "",
         "<sub>commit abc; a processor, 1 thread; torch 2.0; seed 7</sub>",
     ]
