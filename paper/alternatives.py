@@ -4,7 +4,8 @@
     python -m paper.alternatives --denoise NOISY CLEAN     # two folders of photos with equal names
     python -m paper.alternatives --data DIR                # the project's own tables, into results/alternatives.json
 
-Figures of other methods that the results file has are kept; --bm3d adds BM3D, which takes a minute for each photo.
+--only names the methods to run. Figures of other methods that the results file has are kept; --bm3d adds BM3D, which
+takes a minute for each photo.
 
 Each method runs at its defaults and, where it has a strength, at the best one for each photo, which a person does not
 know: judged by the clean photo. BM3D is told the true σ of white noise. Its licence (PyPI's bm3d) allows research only.
@@ -128,7 +129,7 @@ def noisy_sets(data: Path) -> Iterator[tuple[str, list[Pair]]]:
         yield name, [(read_rgb(p.degraded), read_rgb(p.clean), None) for p in read_pairs(data / folder)[1]]
 
 
-def own_tables(data: Path, with_bm3d: bool) -> None:
+def own_tables(data: Path, with_bm3d: bool, only: list[str] | None) -> None:
     """Add what the results file lacks, and our own figures anew."""
     rows: list[Row] = read("alternatives")["rows"]
     for dataset, pairs in noisy_sets(data):
@@ -136,6 +137,8 @@ def own_tables(data: Path, with_bm3d: bool) -> None:
         if dataset.endswith("_clean"):
             methods = {name: methods[name] for name in OURS}
         for name, settings in methods.items():
+            if only and name not in only:
+                continue
             path = path_of(result("alternatives", dataset, name, "psnr", 0))
             if name in OURS or path not in {path_of(row) for row in rows}:
                 found = compare(name, settings, pairs, dataset)
@@ -166,13 +169,14 @@ def main() -> None:
     parser.add_argument("--denoise", nargs=2, type=Path, metavar=("NOISY", "CLEAN"))
     parser.add_argument("--data", type=Path, metavar="DIR")
     parser.add_argument("--bm3d", action="store_true")
+    parser.add_argument("--only", nargs="+", metavar="METHOD")
     options = parser.parse_args()
     if options.denoise:
         pairs = own_pairs(*options.denoise)
         for name, settings in (denoisers() | (bm3d_for(pairs) if options.bm3d else {})).items():
             compare(name, settings, pairs, "your photos")
     if options.data:
-        own_tables(options.data, options.bm3d)
+        own_tables(options.data, options.bm3d, options.only)
 
 
 if __name__ == "__main__":
