@@ -64,6 +64,10 @@ def _levels(photo: Any) -> Pixels:
     return np.asarray((np.clip(photo, 0, 1) * 255).round(), np.uint8)
 
 
+def _at(method: Callable[[Pixels, float], Pixels], strength: float) -> Method:
+    return lambda photo, sigma: method(photo, strength)
+
+
 def denoisers() -> dict[str, list[Method]]:
     """Every method as the settings among which the best counts for a photo; a single one where it has no choice."""
     ours, before = load("denoiser"), load("camera_denoiser")
@@ -72,9 +76,9 @@ def denoisers() -> dict[str, list[Method]]:
         "denoiser": [lambda photo, sigma: ours(photo)],
         "camera_denoiser": [lambda photo, sigma: before(photo)],
         "nlm": [lambda photo, sigma: nlm(photo, 3)],
-        "nlm_best": [lambda photo, sigma, h=h: nlm(photo, h) for h in NLM_STRENGTHS],
+        "nlm_best": [_at(nlm, strength) for strength in NLM_STRENGTHS],
         "wavelets": [lambda photo, sigma: wavelets(photo, None)],
-        "wavelets_best": [lambda photo, sigma, s=s: wavelets(photo, s) for s in WAVELET_SIGMAS],
+        "wavelets_best": [_at(wavelets, sigma) for sigma in WAVELET_SIGMAS],
     }
 
 
@@ -82,7 +86,7 @@ def bm3d_for(pairs: list[Pair]) -> dict[str, list[Method]]:
     """Told the true σ where the noise is white, and elsewhere at its best σ."""
     if pairs[0][2] is not None:
         return {"bm3d": [lambda photo, sigma: bm3d(photo, sigma or 1)]}
-    return {"bm3d_best": [lambda photo, sigma, s=s: bm3d(photo, s) for s in BM3D_SIGMAS]}
+    return {"bm3d_best": [_at(bm3d, sigma) for sigma in BM3D_SIGMAS]}
 
 
 def compare(name: str, settings: list[Method], pairs: list[Pair], dataset: str) -> list[Row]:
