@@ -35,7 +35,7 @@ wheel: $(READY)
 	rm -rf dist build/wheel
 	$(VENV)/bin/python -m build --no-isolation --outdir dist
 	if ls dist/*-linux_*.whl >/dev/null 2>&1; then \
-	  $(VENV)/bin/python -m auditwheel repair --exclude 'libtorch*' --exclude 'libc10*' -w build/wheel dist/*-linux_*.whl && \
+	  PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python -m auditwheel repair --exclude 'libtorch*' --exclude 'libc10*' -w build/wheel dist/*-linux_*.whl && \
 	  rm dist/*-linux_*.whl && mv build/wheel/*.whl dist/; fi
 	ls -l dist
 

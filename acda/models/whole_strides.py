@@ -46,4 +46,5 @@ def whole(size: int, stride: int) -> int:
     >>> whole(21, 4)
     24
     """
-    return -(-size // stride) * stride
+    # Of positive numbers only: ONNX rounds the quotient of a negative one towards zero.
+    return (size + stride - 1) // stride * stride
