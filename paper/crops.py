@@ -37,7 +37,7 @@ def main() -> None:
     if networks := loaded({"LP-KPN": "city100_lp_kpn", "ACDA": "super_resolver"}):
         draw_crops(city, "low resolution", networks, "high resolution", "super_resolution.png", on_luma=True)
     noisy = {"PolyU": data / "denoising/polyu", "SIDD": data / "denoising/sidd"}
-    if networks := loaded({"ACDA": "denoiser", "ACDA, variational": "polyu_sidd_restorer_variational"}):
+    if networks := loaded({"ACDA": "camera_denoiser", "ACDA, variational": "polyu_sidd_restorer_variational"}):
         draw_crops(noisy, "noisy", networks, "clean", "denoising.png")
         draw_noise(noisy, networks["ACDA, variational"], "noise.png")
 

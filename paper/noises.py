@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     pictures = [batch(read_rgb(path)) for path in classical(parser.parse_args().data)]
-    model = load("denoiser").model
+    model = load("camera_denoiser").model
     rows = [each for noise in NOISES for each in rows_of(model, pictures, noise)]
     write("noises", rows, budget="the packaged denoiser", seed=0)
 

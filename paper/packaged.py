@@ -17,7 +17,7 @@ TESTED: dict[str, dict[str, str]] = {
     "lenet_acda_cifar100": {"cifar100": "cifar100"},
     "crowd_counter": {"shanghaitech_a": "shanghaitech/part_A"},
     "super_resolver": {"city100_iphone": "city100/City100_iPhoneX"},
-    "denoiser": DENOISING,
+    "camera_denoiser": DENOISING,
 }
 METRICS = {"error": ("top1_error", 2), "MAE": ("mae", 2), "root MSE": ("rmse", 2)}
 PHOTOS = {"PSNR": ("psnr", 2), "SSIM": ("ssim", 4)}

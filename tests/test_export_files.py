@@ -44,7 +44,7 @@ def test_onnx_is_the_photo_tool_on_tensors(weights, tmp_path, capsys):
     given, run = session_of(tmp_path / "a.onnx")
     assert given.shape[1] == 3
     assert all(isinstance(given.shape[dim], str) for dim in (0, 2, 3)), "a number would be a fixed size"
-    x = torch.rand(2, 3, 30, 77)
+    x = torch.rand(2, 3, 34, 77)
     torch.testing.assert_close(run(x), load(weights)(x), rtol=1e-4, atol=1e-5)
     assert onnx.load(tmp_path / "a.onnx").opset_import[0].version == 20
 
@@ -52,7 +52,7 @@ def test_onnx_is_the_photo_tool_on_tensors(weights, tmp_path, capsys):
 def test_a_program_of_torch_is_the_same(weights, tmp_path):
     written = export.export(weights, tmp_path / "a.pt2")
     assert written.error <= 1e-6
-    x = torch.rand(2, 3, 30, 77)
+    x = torch.rand(2, 3, 34, 77)
     torch.testing.assert_close(torch.export.load(tmp_path / "a.pt2").module()(x), load(weights)(x))
 
 
@@ -120,7 +120,7 @@ def test_a_file_that_disagrees_is_not_kept(weights, tmp_path, capsys, monkeypatc
         (["{weights}", "-o", "a.onnx", "--scale", "9"], "--scale needs to be from 1 to 8"),
         (["restorer", "-o", "a.onnx"], "restorer is a network without weights"),
         (["nobody", "-o", "a.onnx"], "there is no weights file 'nobody'"),
-        (["{bare}", "-o", "a.onnx"], "has no mean and deviation of its training images"),
+        (["{bare}", "-o", "a.onnx"], "needs mean and standard deviation of its training images"),
         (["{other}", "-o", "a.onnx"], "does not name its network"),
         (["{text}", "-o", "a.onnx"], "cannot be read as safetensors"),
     ],

@@ -60,7 +60,9 @@ def test_a_wheel_is_free_to_use_and_has_what_it_needs(project):
     names, _ = contents(wheel)
     modules = {str(path.relative_to(project)) for path in (project / "acda").rglob("*.py")}
     assert {*modules, "acda/py.typed", "acda/insight/page.html"} <= names
-    assert not [name for name in names if name.endswith((".safetensors", ".md", "NOTICE"))], "weights, or their cards"
+    weights = {name for name in names if name.endswith((".safetensors", ".md", "NOTICE"))}
+    free = {str(path.relative_to(project)) for path in (project / "acda/photos/pretrained").iterdir()}
+    assert weights == free, "of weights and their cards, those that are free to use"
     assert not [name for name in names if name.split("/")[0] not in ("acda", f"acda-{acda.__version__}.dist-info")]
     assert f"acda-{acda.__version__}.dist-info/licenses/LICENSE" in names
     described = metadata(wheel).splitlines()
@@ -102,4 +104,4 @@ def test_the_source_distribution_has_the_tests_and_what_they_need(project):
     assert {str(file.relative_to(project)) for file in needed if "egg-info" not in str(file)} <= names
     assert not any(name.endswith((".so", ".pyc")) for name in names)
     assert "LICENSE" in names
-    assert not [name for name in names if name.startswith("weights") or name.endswith(".safetensors")]
+    assert not [name for name in names if name.startswith("weights")]

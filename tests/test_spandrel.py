@@ -24,7 +24,7 @@ def write(path, name, facts=None, **options):
 
 
 @needs_weights
-@pytest.mark.parametrize("name", ["denoiser", "super_resolver"])
+@pytest.mark.parametrize("name", ["camera_denoiser", "super_resolver"])
 def test_a_packaged_file_is_loaded_and_computes_the_same(name):
     found = ModelLoader().load_from_file(RESEARCH / f"{name}.safetensors")
     assert isinstance(found, ImageModelDescriptor)

@@ -1,6 +1,7 @@
-"""Where weights that have a name are: in a folder of the user's choice, or in a checkout of acda's repository.
+"""Where weights that have a name are: in a folder of the user's choice, in the package, or in a checkout.
 
-They are not part of the installed package, because the data that they were trained on permit research only.
+The package has those that were trained on free data. The others are in a checkout of the repository only, because the
+data that they were trained on permit research only.
 """
 
 import os
@@ -9,9 +10,10 @@ from pathlib import Path
 from acda.support.names import unknown
 
 # Names that are known wherever acda is installed, so that it can say where their files are.
-RESEARCH = ("crowd_counter", "denoiser", "lenet_acda_cifar10", "lenet_acda_cifar100", "super_resolver")
+RESEARCH = ("camera_denoiser", "crowd_counter", "lenet_acda_cifar10", "lenet_acda_cifar100", "super_resolver")
 VARIABLE = "ACDA_WEIGHTS"
 CHECKOUT = Path(__file__).parents[2]
+PACKAGED = Path(__file__).parent / "pretrained"
 
 
 def named_weights() -> dict[str, Path]:
@@ -29,6 +31,7 @@ def _folders() -> list[Path]:
         folders.append(Path(chosen).expanduser())
         if not folders[0].is_dir():
             raise ValueError(f"{VARIABLE} needs to name a folder with files of weights; there is no folder {chosen}.")
+    folders.append(PACKAGED)
     # Without pyproject.toml it is not a checkout, but a folder of installed packages.
     if (CHECKOUT / "pyproject.toml").exists():
         folders.append(CHECKOUT / "weights" / "research")
@@ -43,5 +46,5 @@ def missing_weights(name: str) -> ValueError:
             f"its repository: set {VARIABLE} to that folder, or give the path of {name}.safetensors."
         )
     found = named_weights()
-    listed = f"There are: {', '.join(found)}. Or" if found else "No weights with a name are installed;"
-    return unknown("weights file", name, {*found, *RESEARCH}, f"{listed} give the folder of a run, or its weights.")
+    hint = f"There are: {', '.join(found)}. Or give the folder of a run, or its weights."
+    return unknown("weights file", name, {*found, *RESEARCH}, hint)

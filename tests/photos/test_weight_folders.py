@@ -10,8 +10,11 @@ import acda
 from acda import create_model
 from acda.cli import main
 from acda.photos import weight_folders
-from acda.photos.weight_folders import named_weights
+from acda.photos.weight_folders import PACKAGED, named_weights
 from acda.photos.weights import find_weights, write_weights
+
+# What is installed with the package.
+FREE = {path.stem: path for path in PACKAGED.glob("*.safetensors")}
 
 
 @pytest.fixture
@@ -19,7 +22,7 @@ def installed(tmp_path, monkeypatch):
     """As without a checkout: a folder of packages, with something beside them that is called as ours."""
     packages = tmp_path / "packages"
     (packages / "weights" / "research").mkdir(parents=True)
-    (packages / "weights" / "research" / "denoiser.safetensors").write_bytes(b"a stranger's")
+    (packages / "weights" / "research" / "camera_denoiser.safetensors").write_bytes(b"a stranger's")
     monkeypatch.setattr(weight_folders, "CHECKOUT", packages)
     monkeypatch.delenv("ACDA_WEIGHTS", raising=False)
     return tmp_path
@@ -33,9 +36,9 @@ def write_lenet(path: Path) -> Path:
 
 def test_without_a_checkout_one_line_says_where_they_are(installed, capsys):
     where = "for research only and not installed with acda. They are in weights/research of its repository: set ACDA_"
-    with pytest.raises(ValueError, match=f"the weights 'denoiser' are {re.escape(where)}"):
-        acda.load("denoiser")
-    for verb in ("denoise", "upscale", "count", "look"):
+    with pytest.raises(ValueError, match=f"the weights 'camera_denoiser' are {re.escape(where)}"):
+        acda.load("camera_denoiser")
+    for verb in ("upscale", "count"):
         assert main([verb, str(installed / "a.png")]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert where in line
@@ -44,7 +47,7 @@ def test_without_a_checkout_one_line_says_where_they_are(installed, capsys):
 def test_a_variable_names_the_folder(installed, monkeypatch):
     path = write_lenet(installed / "mine" / "small.safetensors")
     monkeypatch.setenv("ACDA_WEIGHTS", str(path.parent))
-    assert named_weights() == {"small": path}
+    assert named_weights() == {**FREE, "small": path}
     assert acda.load("small").facts == {"model": "lenet"}
     with pytest.raises(ValueError, match=r"there is no weights file 'smal'\. Did you mean small"):
         acda.load("smal")
@@ -52,10 +55,11 @@ def test_a_variable_names_the_folder(installed, monkeypatch):
 
 def test_it_comes_before_the_checkout(installed, monkeypatch):
     (installed / "packages" / "pyproject.toml").touch()
-    assert named_weights() == {"denoiser": installed / "packages/weights/research/denoiser.safetensors"}
-    mine = write_lenet(installed / "mine" / "denoiser.safetensors")
+    research = {"camera_denoiser": installed / "packages/weights/research/camera_denoiser.safetensors"}
+    assert named_weights() == {**research, **FREE}
+    mine = write_lenet(installed / "mine" / "camera_denoiser.safetensors")
     monkeypatch.setenv("ACDA_WEIGHTS", str(mine.parent))
-    assert named_weights() == {"denoiser": mine}
+    assert named_weights() == {**FREE, "camera_denoiser": mine}
 
 
 def test_a_variable_that_names_no_folder_is_refused(installed, monkeypatch):

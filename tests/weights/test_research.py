@@ -4,15 +4,11 @@ import re
 
 import pytest
 import torch
-from scipy import ndimage
 
 import acda
-from acda.cli import main
 from acda.insight import capture
-from acda.photos.files import Photo, eight_bits, read_photo, write_photo
 from acda.photos.weight_folders import CHECKOUT, RESEARCH
 from acda.photos.weights import read_weights
-from acda.training.metrics import psnr
 from acda.training.recipe import recipe_from_json
 
 FOLDER = CHECKOUT / "weights" / "research"
@@ -64,20 +60,6 @@ def test_its_scales_are_told_apart():
     trained = acda.load("lenet_acda_cifar10")
     view = capture(trained.model, torch.randn(1, 3, 32, 32)).layers["features.0"]
     assert view.scales == [3, 5]
-
-
-def test_the_denoiser_takes_noise_away(tmp_path):
-    """As a person would use it, on noise as grainy as that of cameras' files."""
-    y, x = torch.meshgrid(torch.linspace(0, 1, 128), torch.linspace(0, 1, 128), indexing="ij")
-    clean = torch.stack([0.2 + 0.5 * x, 0.3 + 0.3 * y, 0.5 - 0.2 * x])[None]
-    clean[:, :, 40:80, 40:80] = 0.25
-    white = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
-    grain = torch.from_numpy(ndimage.gaussian_filter(white.numpy(), (0, 0, 1, 1)))
-    noisy = eight_bits(clean + 5 / 255 * grain / grain.std())
-    write_photo(Photo(noisy, None, {}), tmp_path / "noisy.png")
-    assert main(["denoise", str(tmp_path / "noisy.png")]) == 0
-    result = read_photo(tmp_path / "noisy_denoised.png").pixels
-    assert psnr(result / 255, clean) > psnr(noisy / 255, clean) + 1
 
 
 def test_the_names_are_known_without_the_files():
