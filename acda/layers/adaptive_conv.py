@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from acda.backends import Backend, choose
-from acda.backends.calling import call, like_input
+from acda.backends.calling import autocast_on, call, like_input
 from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
 from acda.checks import check_operands
@@ -99,6 +99,9 @@ class AdaptiveConv2d(ConvLike):
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.mixing)
         kernels = choose(self.backend, x, self.bases)
+        if kernels.adaptive_layer is not None and (steps := self._fixed_steps(x)) is not None:
+            operands = (self.bases, self.mixing, self.bias)
+            return like_input(kernels.adaptive_layer(x, *steps, *operands, self.window, self.groups), x)
         # Φ and the operator both take this format: change it once, not twice.
         inner = x.contiguous(memory_format=torch.channels_last) if kernels.WANTS_CHANNELS_LAST else x
         alpha = self._coefficients(inner, kernels)
@@ -106,9 +109,21 @@ class AdaptiveConv2d(ConvLike):
         if not torch.is_grad_enabled():
             inner = x  # the kernel reads either format: nothing has to keep the copy
         inner, window = self.extended(inner)
-        operands = (inner, alpha, self.bases, self.mixing, self.bias)
-        y = call(kernels.adaptive_conv2d, operands, window, self.groups, keeps_half=kernels.KEEPS_HALF)
+        tensors = (inner, alpha, self.bases, self.mixing, self.bias)
+        y = call(kernels.adaptive_conv2d, tensors, window, self.groups, keeps_half=kernels.KEEPS_HALF)
         return like_input(y, x)
+
+    def _fixed_steps(self, x: Tensor) -> Any:
+        """Φ as two convolutions, where a backend can take it together with the operator; else None."""
+        phi = self.generator
+        if type(phi) is not AtomGenerator or "forward" in vars(phi) or phi.window != self.window:
+            return None
+        if phi.predict.out_channels != self.num_atoms * self.num_elements:
+            return None
+        same = self.bases is None or self.bases.dtype == x.dtype
+        if not same or x.dtype not in (torch.float32, torch.float64) or autocast_on(x) or torch.is_grad_enabled():
+            return None
+        return phi.fixed_steps(x)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """α, what Φ predicts for every output pixel: (B, M, L, P, Q)."""

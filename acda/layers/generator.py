@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from acda.backends import Backend, choose
 from acda.checks import check_alike, check_input
-from acda.layers.conv_like import check_counts, check_padding_mode
-from acda.layers.step import ForgivingBatchNorm2d, step
+from acda.layers.conv_like import check_counts, check_padding_mode, has_hooks
+from acda.layers.step import ForgivingBatchNorm2d, fixed, step
 from acda.window import Pair, Window, kernel_side
 
 # E[tanh²(g)] for a standard normal g: the mean square of what a fresh Φ predicts in train mode.
@@ -100,6 +100,19 @@ class AtomGenerator(nn.Module):
         margin = self.squeeze.kernel_size[0] // 2
         hidden = self._step(x, self.squeeze, self.squeeze_norm, (margin, margin), kernels)
         return self._step(hidden, self.predict, self.predict_norm, self._margins(), kernels)
+
+    def fixed_steps(self, x: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
+        """Weight and shift of both steps, where each is one convolution for now; x is the map to be read.
+
+        None where that is not so, or the first is wider than 1×1, or zeros are not what lies outside the map, or
+        somebody listens to what this module returns.
+        """
+        if self.padding_mode != "zeros" or self.squeeze.kernel_size != (1, 1) or has_hooks(self):
+            return None
+        self._check_fit(x)
+        squeeze = fixed(self.squeeze, self.squeeze_norm)
+        predict = None if squeeze is None else fixed(self.predict, self.predict_norm)
+        return None if squeeze is None or predict is None else (squeeze, predict)
 
     def _check_fit(self, x: Tensor) -> None:
         if x.shape[1] != self.in_channels:
