@@ -84,8 +84,8 @@ def per_pixel_conv2d(
     check_filter_groups(x.shape[1], filters.shape[1], groups)
     if groups > 1:
         # The groups as images of their own: all channels of one of them share its filters.
-        parts = (t.unflatten(1, (groups, t.shape[1] // groups)).flatten(0, 1) for t in (x, filters))
-        y = per_pixel_conv2d(*parts, *window[1:], backend=backend)
+        apart = [t.unflatten(1, (groups, t.shape[1] // groups)).flatten(0, 1) for t in (x, filters)]
+        y = per_pixel_conv2d(apart[0], apart[1], *window[1:], backend=backend)
         return like_input(y.unflatten(0, (x.shape[0], groups)).flatten(1, 2), x)
     kernels = choose(backend, x)
     return like_input(call(kernels.per_pixel_conv2d, (x, filters), window, keeps_half=kernels.KEEPS_HALF), x)
