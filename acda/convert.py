@@ -25,6 +25,7 @@ def convert(
     generator: Callable[[nn.Conv2d], nn.Module] | None = None,
     hidden: int = HIDDEN,
     first_kernel: int = FIRST_KERNEL,
+    adapt: str = "pixel",
 ) -> nn.Module:
     """The model with its Conv2d layers (exactly that type) swapped for AdaptiveConv2d.
 
@@ -38,7 +39,7 @@ def convert(
         AdaptiveConv2d.from_conv2d.
     generator: a function that makes the Φ of the layer that replaces a convolution. Only an AtomGenerator can keep the
         weights.
-    num_atoms, num_bases, bases, hidden, first_kernel: the layers' own; num_atoms is 6 unless given.
+    num_atoms, num_bases, bases, hidden, first_kernel, adapt: the layers' own; num_atoms is 6 unless given.
 
     A module used in several places stays shared. What cannot be swapped stays, and one ConversionWarning says which,
     why, and how near the swapped layers start. Its attribute `report` has the figure of every layer.
@@ -57,7 +58,7 @@ def convert(
     chosen = _wide(choose(model, names), pointwise)
     if inplace and "" in chosen:
         raise ValueError("the model itself is a Conv2d, which cannot be swapped in place; use inplace=False.")
-    phi = {"generator": generator, "hidden": hidden, "first_kernel": first_kernel}
+    phi = {"generator": generator, "hidden": hidden, "first_kernel": first_kernel, "adapt": adapt}
     options = {"num_atoms": num_atoms, "num_bases": num_bases, "bases": bases, **phi}
 
     def make(conv: nn.Conv2d) -> Made:
