@@ -7,7 +7,7 @@ from spandrel import ImageModelDescriptor, ModelLoader, ModelTiling
 
 import acda.spandrel
 from acda import create_model
-from acda.photos.weight_folders import CHECKOUT
+from acda.photos.weight_folders import CHECKOUT, PACKAGED
 from acda.photos.weights import load, read_weights, write_weights
 
 RESEARCH = CHECKOUT / "weights" / "research"
@@ -34,6 +34,13 @@ def test_a_packaged_file_is_loaded_and_computes_the_same(name):
     assert found.tags == ["restorer"]
     x = torch.rand(1, 3, 37, 50)
     torch.testing.assert_close(found(x), load(name)(x))
+
+
+def test_the_denoiser_in_the_package_is_loaded_and_computes_the_same():
+    found = ModelLoader().load_from_file(PACKAGED / "denoiser.safetensors")
+    assert (found.architecture.id, found.purpose, found.scale, found.tags) == ("acda", "Restoration", 1, ["photo_unet"])
+    x = torch.rand(1, 3, 37, 50)
+    torch.testing.assert_close(found(x), load("denoiser")(x))
 
 
 def test_options_follow_from_the_shapes(tmp_path):
