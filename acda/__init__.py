@@ -6,7 +6,7 @@
 torch.Size([1, 128, 32, 32])
 """
 
-from acda import cost, functional, insight, layers, models
+from acda import compat, cost, functional, insight, layers, models, tune
 from acda.bases import fourier_bessel, multiscale_fourier_bessel
 from acda.convert import convert
 from acda.decompose import decompose_filters
@@ -20,6 +20,7 @@ __all__ = [
     "AdaptiveConv2d",
     "AtomGenerator",
     "ConversionWarning",
+    "compat",
     "convert",
     "cost",
     "create_model",
@@ -33,4 +34,5 @@ __all__ = [
     "load",
     "models",
     "multiscale_fourier_bessel",
+    "tune",
 ]

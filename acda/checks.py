@@ -51,6 +51,15 @@ def check_groups(in_channels: int, out_channels: int, groups: int) -> None:
         )
 
 
+def check_filter_groups(channels: int, filters: int, groups: int) -> None:
+    """Every group has equally many channels, and equally many filters."""
+    if groups < 1 or channels % groups or filters % groups:
+        raise ValueError(
+            f"groups needs to divide the channels and the filters of a pixel; got groups={groups} for {channels} "
+            f"channels and {filters} filters."
+        )
+
+
 def side_of(coefficients: Tensor, bases: Tensor | None) -> int:
     """The kernel's side k, which the bases tell, or without bases the number of coefficients."""
     if coefficients.ndim != 5:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from acda.backends import choose
 from acda.backends.calling import call, like_input
-from acda.checks import check_alike, check_input, check_operands, check_per_pixel, side_of
+from acda.checks import check_alike, check_filter_groups, check_input, check_operands, check_per_pixel, side_of
 from acda.window import Pair, Window, kernel_side
 
 __all__ = ["adaptive_conv2d", "per_pixel_conv2d"]
@@ -58,13 +58,15 @@ def per_pixel_conv2d(
     stride: Pair = 1,
     padding: Pair | str = 0,
     dilation: Pair = 1,
+    groups: int = 1,
     backend: str = "auto",
 ) -> Tensor:
     """Filter every channel of a pixel with each of that pixel's own M filters.
 
-    x: (B, C, H, W)    filters: (B, M, k, k, P, Q)    returns: (B, C·M, P, Q), channel c·M + m
+    x: (B, C, H, W)    filters: (B, groups·M, k, k, P, Q)    returns: (B, C·M, P, Q), channel c·M + m
 
     stride, padding, dilation: as in `F.conv2d`.
+    groups: how many groups of adjacent channels have filters of their own; filter g·M + m belongs to group g.
     backend: as in adaptive_conv2d.
 
     >>> import torch
@@ -79,5 +81,11 @@ def per_pixel_conv2d(
     window = Window.of(kernel_side((int(filters.shape[2]), int(filters.shape[3]))), stride, padding, dilation)
     check_alike(x, filters=filters)
     check_per_pixel("filters", filters, (x.shape[0], *filters.shape[1:4]), x, window)
+    check_filter_groups(x.shape[1], filters.shape[1], groups)
+    if groups > 1:
+        # The groups as images of their own: all channels of one of them share its filters.
+        apart = [t.unflatten(1, (groups, t.shape[1] // groups)).flatten(0, 1) for t in (x, filters)]
+        y = per_pixel_conv2d(apart[0], apart[1], *window[1:], backend=backend)
+        return like_input(y.unflatten(0, (x.shape[0], groups)).flatten(1, 2), x)
     kernels = choose(backend, x)
     return like_input(call(kernels.per_pixel_conv2d, (x, filters), window, keeps_half=kernels.KEEPS_HALF), x)

@@ -2,7 +2,7 @@
 
     python -m paper.toy [--steps 20000]        # about half an hour per seed on one core, two seeds at once
 
-It runs `acda demo`, each seed in its own process on one thread.
+It runs `acda demo --as-in-paper`, each seed in its own process on one thread.
 """
 
 import argparse
@@ -55,6 +55,7 @@ def run(seed: int, steps: int) -> dict[str, Any]:
             str(steps),
             "--out",
             folder,
+            "--as-in-paper",
         ]
         subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         return dict(json.loads(Path(folder, "demo.json").read_text()))

@@ -48,6 +48,15 @@ def test_per_pixel_conv2d_equals_the_definition(case: Case, backend: str):
     torch.testing.assert_close(y, naive.per_pixel_conv2d(case.input(), filters, **case.window))
 
 
+@pytest.mark.parametrize("backend", BY_NAME)
+@pytest.mark.parametrize("batch", [0, 1, 2])
+def test_groups_of_channels_have_filters_of_their_own(backend: str, batch: int):
+    x, filters = torch.randn(batch, 6, 7, 8), torch.randn(batch, 3 * 4, 3, 3, 4, 4)
+    y = per_pixel_conv2d(x, filters, stride=2, padding=1, groups=3, backend=backend)
+    pairs = zip(x.chunk(3, 1), filters.chunk(3, 1), strict=True)
+    torch.testing.assert_close(y, torch.cat([per_pixel_conv2d(*pair, stride=2, padding=1) for pair in pairs], 1))
+
+
 def test_the_public_names_are_the_two_operators():
     assert set(functional.__all__) == {"adaptive_conv2d", "per_pixel_conv2d"}
 
@@ -210,6 +219,7 @@ def zeros(*shapes: tuple[int, ...]) -> list[Tensor]:
         (lambda: per_pixel_conv2d(*zeros(X, ALPHA)), ValueError, r"\(B, M, k, k, P, Q\); got"),
         (lambda: per_pixel_conv2d(*zeros(X, (1, 2, 3, 3, 5, 6))), ValueError, r"\(1, 2, 3, 3, 6, 6\); got"),
         (lambda: per_pixel_conv2d(*zeros(X, (1, 2, 2, 2, 7, 7))), ValueError, "odd"),
+        (lambda: per_pixel_conv2d(*zeros(X, (1, 2, 3, 3, 6, 6)), groups=4), ValueError, "4 channels and 2 filters"),
     ],
 )
 def test_bad_input_is_refused_with_a_reason(call, error, message):

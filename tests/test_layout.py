@@ -25,6 +25,10 @@ TOGETHER = {
     "layers/test_as_conv2d.py": ["layers/conv_like"],
     "models/test_ad_resnet.py": ["models/blocks"],
     "models/test_options.py": ["models/photo_unet"],
+    "test_compat.py": [
+        *("compat/carafe", "compat/ddf", "compat/involution", "compat/lsnet", "compat/natten", "compat/stfan"),
+    ],
+    "test_convert.py": ["swapping"],
     "test_cost.py": ["support/environment"],
     "test_export_files.py": ["cli/export", "models/whole_strides", "photos/on_tensors"],
     "test_functional.py": ["checks"],

@@ -4,6 +4,7 @@
 acda.functional, and the steps of Φ.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
@@ -19,6 +20,10 @@ class Backend(Protocol):
     WANTS_CHANNELS_LAST: bool
     # Whether half precision is multiplied as it is, and not in float32.
     KEEPS_HALF: bool
+
+    # Φ with fixed statistics and the operator in one call, without gradients, where the backend has that.
+    @property
+    def adaptive_layer(self) -> Callable[..., Tensor] | None: ...
 
     def why_not(self, x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> str | None: ...
 

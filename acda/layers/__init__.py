@@ -15,6 +15,7 @@ torch.Size([1, 8, 6, 6])
 """
 
 from acda.layers.adaptive_conv import AdaptiveConv2d
+from acda.layers.atom_conv import AtomConv2d
 from acda.layers.cond_conv import CondConv2d
 from acda.layers.conv_like import ConvLike
 from acda.layers.dynamic_conv import DynamicConv2d, anneal
@@ -30,6 +31,7 @@ fx_leaf_modules = (ConvLike, AtomGenerator, KernelPrediction2d, LaplacianKernelP
 
 __all__ = [
     "AdaptiveConv2d",
+    "AtomConv2d",
     "AtomGenerator",
     "CondConv2d",
     "ConversionWarning",

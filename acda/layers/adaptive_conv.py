@@ -5,21 +5,23 @@ import warnings
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from acda.backends import Backend, choose
-from acda.backends.calling import call, like_input
+from acda.backends.calling import autocast_on, call, like_input
 from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
 from acda.checks import check_operands
 from acda.layers.conv_like import ConvLike, check_counts
-from acda.layers.generator import TANH_POWER, AtomGenerator
+from acda.layers.generator import TANH_POWER, AtomGenerator, ConstantAtoms
 from acda.layers.imitation import EXACT, ConversionWarning, imitate, start_from, why_not_conv2d
 from acda.window import Pair
 
 # The built-in Φ, where nothing else is asked for.
 HIDDEN, FIRST_KERNEL, ADAPTIVITY = 64, 1, 0.2
+ADAPT = ("pixel", "image", "none")
 FROM_CONV2D = (
     "The state dict holds the weight of an nn.Conv2d where the model has an AdaptiveConv2d. Load it into the model "
     "with nn.Conv2d, then call acda.convert(model), or AdaptiveConv2d.from_conv2d(conv) for one layer."
@@ -40,6 +42,9 @@ class AdaptiveConv2d(ConvLike):
         sees more where the input has few channels.
     adaptivity: how much of a fresh layer's filters depends on the position, from 0, an ordinary convolution, to 1, the
         paper's initialisation. "How a fresh layer starts" in the documentation says why the default is small.
+    adapt: what has its own filters. "pixel": every pixel. "image": every image, by Φ's predictions averaged over it.
+        "none": nothing; the coefficients are learnt, and there is no Φ. The others show what each step adds: they are
+        computed as ordinary convolutions, and "image" takes one batch size in exported programs.
 
     >>> layer = AdaptiveConv2d(64, 128, 7, stride=2, padding=3)
     >>> layer(torch.randn(1, 64, 33, 50)).shape
@@ -70,10 +75,15 @@ class AdaptiveConv2d(ConvLike):
         hidden: int = HIDDEN,
         first_kernel: int = FIRST_KERNEL,
         adaptivity: float = ADAPTIVITY,
+        adapt: str = "pixel",
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
         check_counts(num_atoms=num_atoms)
-        self.num_atoms, self.num_bases = num_atoms, num_bases
+        self.num_atoms, self.num_bases, self.adapt = num_atoms, num_bases, adapt
+        if adapt not in ADAPT or (adapt != "pixel" and generator is not None):
+            raise ValueError(
+                f'adapt needs to be "pixel", "image" or "none", and "pixel" beside your own generator; got {adapt!r}.'
+            )
 
         self._uses_fourier_bessel = isinstance(bases, str)
         # What reset_parameters puts back; learnable bases are the caller's.
@@ -99,6 +109,11 @@ class AdaptiveConv2d(ConvLike):
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.mixing)
         kernels = choose(self.backend, x, self.bases)
+        if self.adapt != "pixel":
+            return self._convolved(x, kernels)
+        if kernels.adaptive_layer is not None and (steps := self._fixed_steps(x)) is not None:
+            operands = (self.bases, self.mixing, self.bias)
+            return like_input(kernels.adaptive_layer(x, *steps, *operands, self.window, self.groups), x)
         # Φ and the operator both take this format: change it once, not twice.
         inner = x.contiguous(memory_format=torch.channels_last) if kernels.WANTS_CHANNELS_LAST else x
         alpha = self._coefficients(inner, kernels)
@@ -106,9 +121,44 @@ class AdaptiveConv2d(ConvLike):
         if not torch.is_grad_enabled():
             inner = x  # the kernel reads either format: nothing has to keep the copy
         inner, window = self.extended(inner)
-        operands = (inner, alpha, self.bases, self.mixing, self.bias)
-        y = call(kernels.adaptive_conv2d, operands, window, self.groups, keeps_half=kernels.KEEPS_HALF)
+        tensors = (inner, alpha, self.bases, self.mixing, self.bias)
+        y = call(kernels.adaptive_conv2d, tensors, window, self.groups, keeps_half=kernels.KEEPS_HALF)
         return like_input(y, x)
+
+    def _convolved(self, x: Tensor, kernels: Backend) -> Tensor:
+        """The layer where the pixels of an image share their filters: an ordinary convolution of each image."""
+        if isinstance(self.generator, ConstantAtoms):
+            alpha = self.generator.constants[None]
+        else:
+            alpha = self._coefficients(x, kernels)[..., 0, 0].flatten(1)
+        if not len(alpha):
+            alpha = alpha.new_zeros(1, alpha.shape[1])  # a batch of no images has filters too
+        filters = self.filters_from(alpha).to(x.dtype)
+        inner, window = self.extended(x)
+        images = len(filters)
+        together = inner.reshape(len(x) // images, images * self.in_channels, *inner.shape[2:])
+        _, stride, padding, dilation = window
+        y = F.conv2d(together, filters.flatten(0, 1), None, stride, padding, dilation, images * self.groups)
+        return like_input(self.biased(y.reshape(len(x), self.out_channels, *y.shape[2:])), x)
+
+    def filters_from(self, coefficients: Tensor) -> Tensor:
+        """The filters that these coefficients make, one set for each image: (B, M·L) → (B, O, C/groups, k, k)."""
+        alpha = coefficients.unflatten(1, (self.num_atoms, -1))[..., None, None]
+        bases = None if self.bases is None else self.bases.to(alpha.dtype)
+        atoms = compose_atoms(alpha, bases, self.window.side)[..., 0, 0]
+        return torch.einsum("ocm,bmij->bocij", self.mixing.to(alpha.dtype), atoms)
+
+    def _fixed_steps(self, x: Tensor) -> Any:
+        """Φ as two convolutions, where a backend can take it together with the operator; else None."""
+        phi = self.generator
+        if type(phi) is not AtomGenerator or "forward" in vars(phi) or phi.window != self.window:
+            return None
+        if phi.predict.out_channels != self.num_atoms * self.num_elements:
+            return None
+        same = self.bases is None or self.bases.dtype == x.dtype
+        if not same or x.dtype not in (torch.float32, torch.float64) or autocast_on(x) or torch.is_grad_enabled():
+            return None
+        return phi.fixed_steps(x)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """α, what Φ predicts for every output pixel: (B, M, L, P, Q)."""
@@ -157,7 +207,7 @@ class AdaptiveConv2d(ConvLike):
         name set `mixing` through its alias `weight`; a given standard deviation then makes an output variance near
         Conv2d's.
         """
-        if self._made_generator and isinstance(self.generator, AtomGenerator):
+        if self._made_generator and isinstance(self.generator, AtomGenerator | ConstantAtoms):
             self.generator.reset_parameters()
         given = self._given_bases
         if self._uses_fourier_bessel:
@@ -210,6 +260,7 @@ class AdaptiveConv2d(ConvLike):
         generator: nn.Module | None = None,
         hidden: int = HIDDEN,
         first_kernel: int = FIRST_KERNEL,
+        adapt: str = "pixel",
     ) -> Self:
         """A layer that starts as this trained convolution: its filters over the bases, the same at every pixel.
 
@@ -219,7 +270,7 @@ class AdaptiveConv2d(ConvLike):
         it is the nearest there is, and a ConversionWarning tells the relative error.
         exact: choose num_atoms so that the start is exact, and the pixel basis where `bases` do not span the filters.
             This costs more atoms: up to k².
-        num_bases, bases, hidden, first_kernel: as in the layer.
+        num_bases, bases, hidden, first_kernel, adapt: as in the layer.
         generator: needs to be an AtomGenerator; no other can carry the convolution's filters.
 
         >>> conv = nn.Conv2d(8, 16, 3, padding=1)
@@ -228,7 +279,7 @@ class AdaptiveConv2d(ConvLike):
         >>> torch.allclose(layer(x), conv(x), atol=1e-5)
         True
         """
-        phi: dict[str, Any] = {"generator": generator, "hidden": hidden, "first_kernel": first_kernel}
+        phi: dict[str, Any] = {"generator": generator, "hidden": hidden, "first_kernel": first_kernel, "adapt": adapt}
         layer, error = start_from(cls, conv, exact, num_atoms, num_bases=num_bases, bases=bases, **phi)
         if error > EXACT:
             warnings.warn(
@@ -292,7 +343,8 @@ class AdaptiveConv2d(ConvLike):
 
     def extra_repr(self) -> str:
         bases = None if self.bases is None else tuple(self.bases.shape)
-        return f"{super().extra_repr()}, num_atoms={self.num_atoms}, bases={bases}"
+        adapt = "" if self.adapt == "pixel" else f", adapt={self.adapt!r}"
+        return f"{super().extra_repr()}, num_atoms={self.num_atoms}, bases={bases}{adapt}"
 
     def _default_generator(
         self,
@@ -301,7 +353,9 @@ class AdaptiveConv2d(ConvLike):
         adaptivity: float,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
-    ) -> AtomGenerator:
+    ) -> AtomGenerator | ConstantAtoms:
+        if self.adapt == "none":
+            return ConstantAtoms(self.num_atoms * self.num_elements, self.window, device, dtype)
         return AtomGenerator(
             self.in_channels,
             self.num_atoms * self.num_elements,
@@ -310,6 +364,7 @@ class AdaptiveConv2d(ConvLike):
             hidden=hidden,
             first_kernel=first_kernel,
             adaptivity=adaptivity,
+            per_image=self.adapt == "image",
             device=device,
             dtype=dtype,
         )
@@ -332,7 +387,7 @@ class AdaptiveConv2d(ConvLike):
             elements = self.bases.detach().cpu().double().flatten(1)
         elif self.bases is not None:  # which the meta device has no numbers of
             elements = multiscale_fourier_bessel(self.window.side, self.num_bases, dtype=torch.float64).flatten(1)
-        if not (self._made_generator and isinstance(self.generator, AtomGenerator)):
+        if not (self._made_generator and isinstance(self.generator, AtomGenerator | ConstantAtoms)):
             return self.num_atoms * TANH_POWER * float(elements.square().sum())
         mean, variance = self.generator.fresh_moments()
         fixed = mean.view(self.num_atoms, -1) @ elements

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from acda.backends import Backend, choose
 from acda.checks import check_alike, check_input
-from acda.layers.conv_like import check_counts, check_padding_mode
-from acda.layers.step import ForgivingBatchNorm2d, step
+from acda.layers.conv_like import check_counts, check_padding_mode, has_hooks
+from acda.layers.step import ForgivingBatchNorm2d, fixed, step
 from acda.window import Pair, Window, kernel_side
 
 # E[tanh²(g)] for a standard normal g: the mean square of what a fresh Φ predicts in train mode.
@@ -23,6 +23,7 @@ class AtomGenerator(nn.Module):
     hidden: channels between the two convolutions
     first_kernel: side of the first convolution
     adaptivity: share of a fresh generator's predictions that depends on the position; 1 is the paper's initialisation
+    per_image: average the predictions over each image
 
     >>> AtomGenerator(16, 6 * 18, kernel_size=7, stride=2, padding=3)(torch.randn(1, 16, 11, 12)).shape
     torch.Size([1, 108, 6, 6])
@@ -44,6 +45,7 @@ class AtomGenerator(nn.Module):
         hidden: int = 64,
         first_kernel: int = 1,
         adaptivity: float = 0.2,
+        per_image: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -51,7 +53,7 @@ class AtomGenerator(nn.Module):
         check_padding_mode(padding_mode)
         if not 0 <= adaptivity <= 1:
             raise ValueError(f"adaptivity needs to be from 0, the same filter everywhere, to 1; got {adaptivity}.")
-        self.adaptivity = adaptivity
+        self.adaptivity, self.per_image = adaptivity, per_image
         check_counts(hidden=hidden)
         self.window = Window.of(kernel_side(kernel_size), stride, padding, dilation)
         self.in_channels, self.padding_mode = in_channels, padding_mode
@@ -81,6 +83,16 @@ class AtomGenerator(nn.Module):
             if self.adaptivity < 1:  # else it is zero, and no random number is drawn
                 nn.init.normal_(norm.bias, std=(1 - self.adaptivity**2) ** 0.5)
 
+    @property
+    def constants(self) -> Tensor:
+        """What it predicts for a map of nothing but zeros after the last convolution: (out_channels,)."""
+        return self.predict_norm.bias.tanh()
+
+    def become(self, coefficients: Tensor) -> None:
+        """Predict these everywhere, numbers between -1 and 1, until training sets the generator free."""
+        nn.init.zeros_(self.predict_norm.weight)
+        self.predict_norm.bias.copy_(coefficients.atanh())
+
     def fresh_moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of each prediction of a fresh generator in train mode, in float64 on the CPU."""
         points, weights = np.polynomial.hermite_e.hermegauss(32)  # of a standard normal number
@@ -89,7 +101,8 @@ class AtomGenerator(nn.Module):
         values = (scale * torch.from_numpy(points) + shift).tanh()
         share = torch.from_numpy(weights / weights.sum())
         mean = values @ share
-        return mean, values.square() @ share - mean.square()
+        variance = values.square() @ share - mean.square()
+        return mean, torch.zeros_like(variance) if self.per_image else variance
 
     def forward(self, x: Tensor, *, kernels: Backend | None = None) -> Tensor:
         """kernels: the backend to compute it with, from a layer that has checked x; asked for here unless given."""
@@ -99,7 +112,21 @@ class AtomGenerator(nn.Module):
         self._check_fit(x)
         margin = self.squeeze.kernel_size[0] // 2
         hidden = self._step(x, self.squeeze, self.squeeze_norm, (margin, margin), kernels)
-        return self._step(hidden, self.predict, self.predict_norm, self._margins(), kernels)
+        alpha = self._step(hidden, self.predict, self.predict_norm, self._margins(), kernels)
+        return alpha.mean((2, 3), keepdim=True).expand_as(alpha) if self.per_image else alpha
+
+    def fixed_steps(self, x: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
+        """Weight and shift of both steps, where each is one convolution for now; x is the map to be read.
+
+        None where that is not so, or the first is wider than 1×1, or zeros are not what lies outside the map, or
+        somebody listens to what this module returns.
+        """
+        if self.per_image or self.padding_mode != "zeros" or self.squeeze.kernel_size != (1, 1) or has_hooks(self):
+            return None
+        self._check_fit(x)
+        squeeze = fixed(self.squeeze, self.squeeze_norm)
+        predict = None if squeeze is None else fixed(self.predict, self.predict_norm)
+        return None if squeeze is None or predict is None else (squeeze, predict)
 
     def _check_fit(self, x: Tensor) -> None:
         if x.shape[1] != self.in_channels:
@@ -136,6 +163,50 @@ class AtomGenerator(nn.Module):
     def extra_repr(self) -> str:
         side, stride, padding, dilation = self.window
         return f"for a {side}×{side} layer, {stride=}, {padding=}, {dilation=}, padding_mode={self.padding_mode!r}"
+
+
+class ConstantAtoms(nn.Module):
+    """In the place of AtomGenerator: coefficients that are learnt and do not depend on the input.
+
+    x: (B, C, H, W)    returns: (B, out_channels, P, Q), each number between -1 and 1 and the same everywhere
+
+    >>> ConstantAtoms(6 * 18, Window.of(7, 2, 3))(torch.randn(1, 16, 11, 12)).shape
+    torch.Size([1, 108, 6, 6])
+    """
+
+    def __init__(
+        self,
+        out_channels: int,
+        window: Window,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.window = window
+        # Before Tanh, as an AtomGenerator's last shift.
+        self.shift = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.shift)
+
+    @property
+    def constants(self) -> Tensor:
+        """The coefficients: (out_channels,)."""
+        return self.shift.tanh()
+
+    def become(self, coefficients: Tensor) -> None:
+        """Be these, numbers between -1 and 1."""
+        self.shift.copy_(coefficients.atanh())
+
+    def fresh_moments(self) -> tuple[Tensor, Tensor]:
+        """Values of all coefficients and zeros, in float64 on the CPU."""
+        mean = self.constants.detach().cpu().double()
+        return mean, torch.zeros_like(mean)
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = self.window.output_size(x.shape[2], x.shape[3])
+        return self.constants[None, :, None, None].expand(x.shape[0], -1, *size)
 
 
 def _source(size: int, margin: int, mode: str, device: torch.device) -> Tensor:

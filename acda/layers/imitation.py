@@ -6,11 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
 from acda.decompose import decompose_filters
 from acda.layers.conv_like import has_hooks
-from acda.layers.generator import AtomGenerator
+from acda.layers.generator import AtomGenerator, ConstantAtoms
 
 if TYPE_CHECKING:
     from acda.layers.adaptive_conv import AdaptiveConv2d
@@ -100,32 +99,24 @@ def start_from(
 def imitate(layer: "AdaptiveConv2d", weight: Tensor, bias: Tensor | None) -> float:
     """AdaptiveConv2d.imitate."""
     phi = layer.generator
-    if not isinstance(phi, AtomGenerator):
+    if not isinstance(phi, AtomGenerator | ConstantAtoms):
         raise TypeError(
             f"imitating a convolution needs the layer's own AtomGenerator, whose last normalisation carries the "
             f"coefficients; got {type(phi).__name__}."
         )
     wanted = layer.num_atoms * layer.num_elements
-    if (made := len(phi.predict_norm.bias)) != wanted:
+    if (made := len(phi.constants)) != wanted:
         raise ValueError(f"the generator needs {wanted} channels, M·L; got {made}.")
     mixing, coefficients, _ = decompose_filters(weight, layer.bases, layer.num_atoms)
     found = len(coefficients)
     # Into Tanh's range, at half its height, where it still has a slope; the mixing makes up for it.
     scale = 0.5 / coefficients.abs().amax(dim=1).clamp_min(1e-12)
-    shift = torch.zeros(layer.num_atoms, layer.num_elements, dtype=torch.float64)
-    shift[:found] = torch.atanh(coefficients * scale[:, None])
+    halved = torch.zeros(layer.num_atoms, layer.num_elements, dtype=torch.float64)
+    halved[:found] = coefficients * scale[:, None]
     # Atoms beyond the filters' rank are silent, not dead: their mixing stays random, so that they can learn.
     layer.mixing[..., :found] = (mixing / scale).to(layer.mixing)
     if layer.bias is not None:
         layer.bias.copy_(torch.zeros_like(layer.bias) if bias is None else bias)
-    nn.init.zeros_(phi.predict_norm.weight)
-    phi.predict_norm.bias.copy_(shift.flatten())
-    own, given = _filters_of(layer, phi.predict_norm.bias.tanh()), weight.detach().cpu().double()
+    phi.become(halved.flatten())
+    own, given = layer.filters_from(phi.constants[None])[0], weight.detach().cpu().double()
     return float(torch.linalg.norm(own.cpu() - given) / torch.linalg.norm(given).clamp_min(1e-300))
-
-
-def _filters_of(layer: "AdaptiveConv2d", coefficients: Tensor) -> Tensor:
-    """The filters that these M·L coefficients make, (O, C/groups, k, k), with the layer's rounding."""
-    alpha = coefficients.view(1, layer.num_atoms, -1, 1, 1)
-    atoms = compose_atoms(alpha, layer.bases, layer.window.side)[0, ..., 0, 0]
-    return torch.einsum("ocm,mij->ocij", layer.mixing, atoms)

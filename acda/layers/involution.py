@@ -63,12 +63,9 @@ class Involution2d(ConvLike):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.span.weight)
-        filters = self.filters(x).flatten(0, 1)[:, None]
+        filters = self.filters(x).to(x.dtype)
         padded, window = self.extended(x)
-        # The groups as images of their own: all channels of one of them share a filter.
-        separate = padded.unflatten(1, (self.groups, -1)).flatten(0, 1)
-        y = per_pixel_conv2d(separate, filters.to(x.dtype), *window[1:])
-        y = y.unflatten(0, (x.shape[0], self.groups)).flatten(1, 2)
+        y = per_pixel_conv2d(padded, filters, *window[1:], groups=self.groups)
         return like_input(self.biased(y), x)
 
     def filters(self, x: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Restore photos with a trained network: denoise, sharpen, enlarge. In tiles, so that any size fits in memory."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ class PhotoRestorer(Trained):
 
     strength: from 0, the photo unchanged, to 1, the full effect of the network
     scale: enlarge by bicubic interpolation first, 1 to 8 times as wide and high; what the weights say unless given, or
-        1 where they say nothing
+        1 where they say nothing. Weights that say so are used at their own scale, several times for a larger one
     tile: side of the parts in which a photo is looked at, in pixels; by the free memory unless given. It changes the
         memory and not the result
 
@@ -59,8 +60,15 @@ class PhotoRestorer(Trained):
         Only visible pixels are restored: colours that transparency hides stay and do not affect the others. A network
         may treat the channels differently: where a photo has no colours, the result has none either.
         """
-        if scale != 1:
-            photo = resized_photo(photo, *size_after(scale, photo.pixels))
+        height, width = size_after(scale, photo.pixels)
+        for factor in steps_to(scale, self.own_scale):
+            if factor != 1:
+                photo = resized_photo(photo, *size_after(factor, photo.pixels))
+            photo = self._restored(photo, strength, tile, progress)
+        same = photo.pixels.shape[2:] == (height, width)
+        return photo if same else resized_photo(photo, height, width)
+
+    def _restored(self, photo: Photo, strength: float, tile: int | None, progress: Progress | None) -> Photo:
         seen = revealed(photo)
         pixels = self._restored_pixels(seen, strength, tile, progress)
         if not has_colours(seen):
@@ -83,6 +91,20 @@ class PhotoRestorer(Trained):
 def size_after(scale: float, pixels: Tensor) -> tuple[int, int]:
     """Height and width, so many times as large."""
     return round(scale * pixels.shape[2]), round(scale * pixels.shape[3])
+
+
+def steps_to(scale: float, own: float | None) -> list[float]:
+    """Factors to enlarge by, one after the other, with the network after each.
+
+    A network that was trained for one scale is used at that scale as often as it takes; what is too large afterwards is
+    made smaller, which keeps it sharp.
+
+    >>> steps_to(3, own=2), steps_to(1.5, own=2), steps_to(3, own=None)
+    ([2, 2], [2], [3])
+    """
+    if own is None or own <= 1 or scale == 1:
+        return [scale]
+    return [own] * max(1, math.ceil(math.log(scale, own) - 1e-9))
 
 
 def check_settings(strength: float, scale: float, tile: int | None) -> None:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acda import fourier_bessel, multiscale_fourier_bessel
+from acda import AdaptiveConv2d, fourier_bessel, multiscale_fourier_bessel
 from acda.backends import BACKENDS, native
 from acda.functional import adaptive_conv2d, per_pixel_conv2d
 from acda.window import Window
@@ -33,7 +33,7 @@ MOST_PRODUCTS = 5e6  # a case takes some tenths of a second at most
 def try_case(random: Random) -> str:
     """One call of one operator, with one thread or two, its scratch memory poisoned."""
     torch.manual_seed(random.randrange(2**31))
-    operators = [adaptive_case] * 6 + [per_pixel_case, conv2d_case, conv2d_tanh_case, norm_tanh_case]
+    operators = [adaptive_case] * 6 + [per_pixel_case, conv2d_case, conv2d_tanh_case, norm_tanh_case, layer_case]
     torch.ops.acda.poison_scratch(True)
     try:
         with threads(random.choice([1, 2])):
@@ -113,6 +113,23 @@ def norm_tanh_case(random: Random) -> str:
     run, summed = partial(norm_tanh, fixed=fixed), partial(summed_in_norm_tanh, fixed=fixed)
     compare(run, inputs, random.choice(DTYPES), random_layout(random), summed)
     return "norm_tanh"
+
+
+def layer_case(random: Random) -> str:
+    """A whole layer in inference against its parts, bit for bit; the other cases compare those with the reference."""
+    groups, before, after = random_groups(random)
+    side = random_side(random)
+    window, size = random_window(random, side)
+    options = {"hidden": random.choice([3, 16, 64]), "num_atoms": random.randint(1, 8), "groups": groups}
+    bases = None if side == 1 or random.random() < 0.3 else "fourier_bessel"
+    dtype = random.choice(DTYPES)
+    layer = AdaptiveConv2d(groups * before, groups * after, side, **window, **options, bases=bases, dtype=dtype).eval()
+    x = random_layout(random)(torch.randn(random.randint(0, 3), groups * before, *size, dtype=dtype))
+    with torch.no_grad():
+        operands = (x, layer.coefficients(x), layer.bases, layer.mixing, layer.bias)
+        parts = adaptive_conv2d(*operands, **window, groups=groups, backend="native")
+        assert torch.equal(layer(x), parts)
+    return "layer"
 
 
 def random_groups(random: Random) -> tuple[int, int, int]:

@@ -102,6 +102,26 @@ def test_the_scale_is_the_weights_own_unless_given():
     assert restorer(photo(), scale=1).shape == (23, 37, 3)
 
 
+def test_a_network_of_one_scale_is_used_at_that_scale_as_often_as_it_takes():
+    class Counts(Sharpens):
+        calls = 0
+
+        def forward(self, x):
+            Counts.calls += 1
+            return super().forward(x)
+
+    restorer = PhotoRestorer(Counts(), UNIT, {"scale": "2"})
+    once = PhotoRestorer(Sharpens(), UNIT, {})
+    given = as_tensor(photo()) / 255
+    twice = once(once(given, scale=2), scale=2)
+    torch.testing.assert_close(restorer(given, scale=4), twice, rtol=0, atol=1e-6)
+    for scale, calls in ((1, 1), (1.5, 1), (2, 1), (3, 2), (4, 2), (8, 3)):
+        restorer(given, scale=1, tile=999)
+        Counts.calls = 0
+        assert restorer(given, scale=scale, tile=999).shape[2:] == (round(scale * 23), round(scale * 37))
+        assert Counts.calls == calls
+
+
 def test_without_colours_in_none_out(restorer):
     grey = photo()[:, :, 0]
     result = restorer(grey)

@@ -25,11 +25,16 @@ std::atomic<bool> winograd{[] {
   return !variable || std::string_view(variable) != "0";
 }()};
 
+template <class Set, class T>
+bool takes_winograd(const ConvGeometry& s) {
+  return winograd && std::is_same_v<T, float> && Set::template Winograd<T>::pays(s);
+}
+
 // Transposed: the convolution that carries a gradient back to the input.
 template <class Set, class T>
 void convolve(const ConvGeometry& s, const T* x, const T* weight, const T* shift, bool squash, T* y, bool transposed) {
   using Fast = typename Set::template Winograd<T>;
-  if (winograd && std::is_same_v<T, float> && Fast::pays(s)) {
+  if (takes_winograd<Set, T>(s)) {
     const typename Fast::Packed packed(s, weight, shift, transposed);
     const auto grid = Fast::Grid::for_forward(s);
     walk_freely(grid.blocks, [&] { return typename Fast::Walk(s, packed, grid, x, y, squash); });
@@ -44,7 +49,7 @@ void convolve(const ConvGeometry& s, const T* x, const T* weight, const T* shift
 template <class Set, class T>
 void differentiate(const ConvGeometry& s, const T* x, const T* grad, T* dweight) {
   using Fast = typename Set::template Winograd<T>;
-  if (winograd && std::is_same_v<T, float> && Fast::pays(s)) {
+  if (takes_winograd<Set, T>(s)) {
     const auto grid = Fast::Grid::for_gradient(s);
     using Sums = typename Fast::WeightGradient;
     const auto shares = in_shares<Sums>(grid.blocks, [&](int64_t first, int64_t last) {

@@ -15,6 +15,7 @@
 #include "adaptive.h"
 #include "dispatch.h"
 #include "generator.h"
+#include "layer.h"
 #include "tensors.h"
 
 namespace {
@@ -32,6 +33,22 @@ Geometry geometry_of(
   return s;
 }
 
+void check_window(int64_t k, int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
+  STD_TORCH_CHECK(k > 0 && sy > 0 && sx > 0 && dy > 0 && dx > 0 && py >= 0 && px >= 0 && groups > 0, "acda: bad window.");
+}
+
+void check_parameters(const Geometry& s, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing) {
+  STD_TORCH_CHECK(
+      s.C > 0 && s.O > 0 && s.M > 0 && s.L > 0 && s.C % s.groups == 0 && s.O % s.groups == 0,
+      "acda: channels, atoms and groups do not fit together.");
+  STD_TORCH_CHECK(
+      bases ? bases->size(0) == s.L && bases->size(1) == s.k && bases->size(2) == s.k : s.L == s.k * s.k,
+      "acda: the bases need one k x k element per coefficient.");
+  STD_TORCH_CHECK(
+      !mixing || (mixing->size(1) == s.C / s.groups && mixing->size(2) == s.M), "acda: mixing needs (O, C/groups, M).");
+  STD_TORCH_CHECK(mixing || s.groups == 1, "acda: without mixing there are no groups.");
+}
+
 Geometry checked(
     const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing, int64_t k,
     int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups, bool planar = false) {
@@ -41,30 +58,25 @@ Geometry checked(
   if (bases) check(*bases, x, 3, "bases");
   if (mixing) check(*mixing, x, 3, "mixing");
   const Geometry s = geometry_of(x, alpha, bases, mixing, k, sy, sx, py, px, dy, dx, groups, planar);
-  STD_TORCH_CHECK(k > 0 && sy > 0 && sx > 0 && dy > 0 && dx > 0 && py >= 0 && px >= 0 && groups > 0, "acda: bad window.");
+  check_window(k, sy, sx, py, px, dy, dx, groups);
   STD_TORCH_CHECK(
-      s.C > 0 && s.O > 0 && s.M > 0 && s.L > 0 && s.C % groups == 0 && s.O % groups == 0 && alpha.size(0) == s.B,
-      "acda: channels, atoms and groups do not fit together.");
-  STD_TORCH_CHECK(
-      s.H + 2 * py > dy * (k - 1) && s.W + 2 * px > dx * (k - 1) && s.P == (s.H + 2 * py - dy * (k - 1) - 1) / sy + 1 &&
-          s.Q == (s.W + 2 * px - dx * (k - 1) - 1) / sx + 1,
+      alpha.size(0) == s.B && s.H + 2 * py > dy * (k - 1) && s.W + 2 * px > dx * (k - 1) &&
+          s.P == (s.H + 2 * py - dy * (k - 1) - 1) / sy + 1 && s.Q == (s.W + 2 * px - dx * (k - 1) - 1) / sx + 1,
       "acda: the coefficients need one set per output pixel.");
-  STD_TORCH_CHECK(
-      bases ? bases->size(0) == s.L && bases->size(1) == k && bases->size(2) == k : s.L == k * k,
-      "acda: the bases need one k x k element per coefficient.");
-  STD_TORCH_CHECK(
-      !mixing || (mixing->size(1) == s.C / groups && mixing->size(2) == s.M), "acda: mixing needs (O, C/groups, M).");
-  STD_TORCH_CHECK(mixing || groups == 1, "acda: without mixing there are no groups.");
+  check_parameters(s, bases, mixing);
   return s;
+}
+
+void check_bias(const Geometry& s, const Tensor& x, const std::optional<Tensor>& bias) {
+  if (!bias) return;
+  check(*bias, x, 1, "bias");
+  STD_TORCH_CHECK(bias->size(0) == s.O, "acda: bias needs one number per output channel.");
 }
 
 Tensor run_forward(
     const Geometry& s, const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases,
     const std::optional<Tensor>& mixing, const std::optional<Tensor>& bias, Tensor y) {
-  if (bias) {
-    check(*bias, x, 1, "bias");
-    STD_TORCH_CHECK(bias->size(0) == s.O, "acda: bias needs one number per output channel.");
-  }
+  check_bias(s, x, bias);
   if (s.B == 0) return y;
   dispatch(x, [&]<class Set, class T>() {
     forward<Set, T>(s, in<T>(x), in<T>(alpha), in<T>(bases), in<T>(mixing), in<T>(bias), out<T>(y));
@@ -139,6 +151,47 @@ Tensor conv2d(Tensor x, Tensor weight, int64_t py, int64_t px) {
   return run_conv(checked_conv(x, weight, 1, 1, py, px), x, weight, std::nullopt, false);
 }
 
+Tensor adaptive_layer(
+    Tensor x, Tensor squeeze, Tensor squeeze_shift, Tensor predict, Tensor predict_shift, std::optional<Tensor> bases,
+    Tensor mixing, std::optional<Tensor> bias, int64_t k, int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy,
+    int64_t dx, int64_t groups, bool planar) {
+  check_floating(x);
+  check(x, x, 4, "x");
+  check(squeeze, x, 4, "squeeze");
+  check(predict, x, 4, "predict");
+  check(squeeze_shift, x, 1, "squeeze's shift");
+  check(predict_shift, x, 1, "predict's shift");
+  check(mixing, x, 3, "mixing");
+  if (bases) check(*bases, x, 3, "bases");
+  const int64_t C = x.size(planar ? 1 : 3), H = x.size(planar ? 2 : 1), W = x.size(planar ? 3 : 2);
+  const int64_t hidden = squeeze.size(0), M = mixing.size(2), L = bases ? bases->size(0) : k * k;
+  STD_TORCH_CHECK(
+      C > 0 && hidden > 0 && M > 0 && L > 0 && H > 0 && W > 0 && squeeze.size(1) == C && squeeze.size(2) == 1 &&
+          squeeze.size(3) == 1 && predict.size(0) == M * L && predict.size(1) == hidden && predict.size(2) == 3 &&
+          predict.size(3) == 3 && squeeze_shift.size(0) == hidden && predict_shift.size(0) == M * L,
+      "acda: squeeze needs (hidden, C, 1, 1), predict (M * L, hidden, 3, 3), and each a shift per channel.");
+  check_window(k, sy, sx, py, px, dy, dx, groups);
+  STD_TORCH_CHECK(H + 2 * py > dy * (k - 1) && W + 2 * px > dx * (k - 1), "acda: the map needs room for one window.");
+  const int64_t P = (H + 2 * py - dy * (k - 1) - 1) / sy + 1, Q = (W + 2 * px - dx * (k - 1) - 1) / sx + 1;
+  const Geometry s{x.size(0), C,  H,  W,      mixing.size(0),    M,    L,     k, P, Q, sy, sx, py,
+                   px,        dy, dx, groups, bases.has_value(), true, planar};
+  check_parameters(s, bases, mixing);
+  check_bias(s, x, bias);
+  Tensor y = planar ? torch::stable::new_empty(x, {s.B, s.O, s.P, s.Q}) : torch::stable::new_empty(x, {s.B, s.P, s.Q, s.O});
+  if (s.B == 0) return y;
+  // The windows of the 3×3 have the centres of the layer's.
+  const int64_t margin_y = py - dy * (k - 1) / 2 + 1, margin_x = px - dx * (k - 1) / 2 + 1;
+  const ConvGeometry first{1, H, W, C, hidden, 1, H, W, 1, 1, 0, 0};
+  const ConvGeometry second{1, H, W, hidden, M * L, 3, P, Q, sy, sx, margin_y, margin_x};
+  dispatch(x, [&]<class Set, class T>() {
+    const Layer<Set, T> layer(
+        s, {first, in<T>(squeeze), in<T>(squeeze_shift)}, {second, in<T>(predict), in<T>(predict_shift)}, in<T>(x),
+        in<T>(bases), in<T>(mixing), in<T>(bias), out<T>(y));
+    layer.run();
+  });
+  return y;
+}
+
 std::tuple<Tensor, Tensor> conv2d_backward(Tensor grad, Tensor x, Tensor weight, int64_t py, int64_t px, bool input) {
   const ConvGeometry s = checked_conv(x, weight, 1, 1, py, px);
   check(grad, x, 4, "the gradient");
@@ -207,6 +260,7 @@ STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
   m.impl("adaptive_conv2d", TORCH_BOX(&adaptive_conv2d));
   m.impl("adaptive_conv2d_planar", TORCH_BOX(&adaptive_conv2d_planar));
   m.impl("adaptive_conv2d_backward", TORCH_BOX(&adaptive_conv2d_backward));
+  m.impl("adaptive_layer", TORCH_BOX(&adaptive_layer));
   m.impl("conv2d_tanh", TORCH_BOX(&conv2d_tanh));
   m.impl("conv2d", TORCH_BOX(&conv2d));
   m.impl("conv2d_backward", TORCH_BOX(&conv2d_backward));

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from acda.backends.native import adaptive, conv, conv_tanh, library, norm_tanh, planar
+from acda.backends.native import adaptive, conv, conv_tanh, layer, library, norm_tanh, planar
+from acda.backends.native.layer import adaptive_layer
 from acda.backends.native.layouts import PixelMajor, dense, numbers
 from acda.backends.native.steps import batch_norm_tanh, conv2d, conv2d_tanh
 from acda.backends.reference import needs_grad
@@ -20,6 +21,7 @@ __all__ = [
     "KEEPS_HALF",
     "WANTS_CHANNELS_LAST",
     "adaptive_conv2d",
+    "adaptive_layer",
     "batch_norm_tanh",
     "conv2d",
     "conv2d_tanh",
@@ -28,7 +30,7 @@ __all__ = [
     "why_not",
 ]
 # They register the operators.
-OPERATORS = (adaptive, planar, conv, conv_tanh, norm_tanh)
+OPERATORS = (adaptive, planar, layer, conv, conv_tanh, norm_tanh)
 # What is wrong with the kernel of this installation, or None.
 MISSING = library.load()
 _said = False

@@ -22,6 +22,7 @@ __all__ = [
     "KEEPS_HALF",
     "WANTS_CHANNELS_LAST",
     "adaptive_conv2d",
+    "adaptive_layer",
     "batch_norm_tanh",
     "conv2d",
     "conv2d_tanh",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 WANTS_CHANNELS_LAST = False
 KEEPS_HALF = True
+adaptive_layer = None
 
 # The oldest NVIDIA GPUs whose tensor cores multiply TF32 and bfloat16: Ampere.
 LEAST_CAPABILITY = (8, 0)

@@ -23,11 +23,15 @@ CLEAN, WHITE = 0.1, 0.4
 # Largest standard deviation of white noise, and the share of crops in which it varies over the crop.
 SIGMA, VARYING = 55 / 255, 0.25
 # In linear light: variance of shot noise per unit of light, standard deviation of read noise.
-SHOT, READ = (1e-4, 2e-2), (3e-4, 3e-2)
+SHOT, READ = (2e-5, 2e-2), (1e-4, 3e-2)
 # White balance multiplies red and blue, and their noise, by up to this; before the tone curve.
 GAINS = (1.0, 2.2)
-# Shares of the camera's photos: noise as demosaicing leaves it, noise that a camera blurred, chroma blotches.
-MOSAIC, BLURRED, BLOTCHES = 0.5, 0.3, 0.3
+# Shares of the camera's photos: grain as demosaicing leaves it, blurred grain, grain with a coarse part, grain that the
+# three colours share in part, chroma blotches.
+MOSAIC, BLURRED, COARSE, SHARED, BLOTCHES = 0.4, 0.5, 0.4, 0.7, 0.3
+# Standard deviation of the blurs in pixels: of grain, and of its coarse part. Largest shares of the variance that is
+# coarse, and that the colours have in common.
+GRAIN_BLUR, COARSE_BLUR, MOST_COARSE, MOST_SHARED = (0.3, 1.3), (1.3, 4.0), 0.6, 0.9
 # Standard deviation and size in pixels of the blotches.
 BLOTCH, BLOTCH_SIZE = (0.5 / 255, 8 / 255), (3, 12)
 # Before a photo is made smaller: share that is blurred, and by what standard deviation in pixels at most.
@@ -35,17 +39,21 @@ SOFT, SOFTNESS = 0.3, 0.8
 # What makes photos smaller: bicubic and Lanczos filters, or the mean of the pixels that become one.
 REDUCERS = (Image.Resampling.BICUBIC, Image.Resampling.LANCZOS, Image.Resampling.BOX)
 # JPEG: shares of the noisy, the clean and the reduced photos, and range of quality.
-JPEG_NOISY, JPEG_CLEAN, JPEG_SMALL, QUALITY = 0.35, 0.3, 0.3, (60, 98)
+JPEG_NOISY, JPEG_CLEAN, JPEG_SMALL, QUALITY = 0.4, 0.3, 0.3, (60, 98)
 # A crop is degraded with this margin, cut at a random offset, so that JPEG's blocks lie anywhere.
 MARGIN = 16
 
 
 @dataclass(frozen=True)
 class Degradation:
-    """random: of a training crop, from a generator. held_out: of the test photo of an index, always the same."""
+    """random: of a training crop, from a generator. held_out: of the test photo of an index, always the same.
+
+    sizes: half of the training crops are resized by a factor in this range before
+    """
 
     random: Callable[[Tensor, torch.Generator], Tensor]
     held_out: Callable[[Tensor, int], Tensor]
+    sizes: tuple[float, float]
 
 
 def add_noise(clean: Tensor, generator: torch.Generator) -> Tensor:
@@ -98,24 +106,42 @@ def white_noise(clean: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def camera_noise(clean: Tensor, generator: torch.Generator) -> Tensor:
-    """Shot and read noise in linear light, before the camera's processing.
-
-    Their strength follows the light; demosaicing, blurring and chroma blotches give them a size in pixels.
-    """
+    """Shot and read noise in linear light, before the camera's processing; their strength follows the light."""
     contrast = _uniform(0, 1, generator) if _happens(0.5, generator) else 0.0
     light = to_light(clean, contrast)
     gains = torch.tensor([_uniform(*GAINS, generator), 1.0, _uniform(*GAINS, generator)])[:, None, None]
     shot, read = _log_uniform(*SHOT, generator), _log_uniform(*READ, generator)
     sensor = light / gains  # what the sensor saw
-    noise = (shot * sensor + read**2).sqrt() * _normal(clean.shape, generator)
-    if _happens(MOSAIC, generator):
-        noise = demosaiced(noise)
-    if _happens(BLURRED, generator):
-        noise = _blurred(noise, _uniform(0.3, 1.2, generator))
+    noise = (shot * sensor + read**2).sqrt() * grain(clean.shape, generator)
     noisy = from_light((light + gains * noise).clamp(0, 1), contrast)
     if _happens(BLOTCHES, generator):
         noisy = noisy + chroma_blotches(clean.shape, generator)
     return noisy
+
+
+def grain(shape: torch.Size, generator: torch.Generator) -> Tensor:
+    """Noise of variance 1 with the sizes and colours that a camera's processing gives it.
+
+    White, or correlated: neighbours by demosaicing and by two blurs, colours by what they have in common. In photos
+    straight from a camera, colours go together, and so do pixels that are three apart.
+    """
+    noise = _normal(shape, generator)
+    if _happens(SHARED, generator):
+        common = _uniform(0, MOST_SHARED, generator)
+        noise = math.sqrt(1 - common) * noise + math.sqrt(common) * _normal((1, *shape[1:]), generator)
+    coarse = _unit(_blurred(noise, _uniform(*COARSE_BLUR, generator)))
+    if _happens(MOSAIC, generator):
+        noise = _unit(demosaiced(noise))
+    if _happens(BLURRED, generator):
+        noise = _unit(_blurred(noise, _uniform(*GRAIN_BLUR, generator)))
+    if _happens(COARSE, generator):
+        part = _uniform(0, MOST_COARSE, generator)
+        noise = _unit(math.sqrt(1 - part) * noise + math.sqrt(part) * coarse)
+    return noise
+
+
+def _unit(noise: Tensor) -> Tensor:
+    return noise / noise.std((1, 2), keepdim=True)
 
 
 def to_light(photo: Tensor, contrast: float) -> Tensor:
@@ -222,6 +248,7 @@ def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 
 # By the names that recipes have for them.
 DEGRADATIONS = {
-    "noise": Degradation(add_noise, held_out_noise),
-    "size": Degradation(shrink_and_enlarge, held_out_small),
+    # Photos as they come from a camera are softer than these, which were made smaller.
+    "noise": Degradation(add_noise, held_out_noise, (0.5, 3.0)),
+    "size": Degradation(shrink_and_enlarge, held_out_small, (0.5, 1.5)),
 }

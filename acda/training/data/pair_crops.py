@@ -106,20 +106,21 @@ class _Degraded(Dataset[Any]):
             clean = torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))).float() / 255
             return self.degradation.held_out(clean, index) * 255, clean
         generator = generator_for(*self.seed, index)
-        clean = resized_crop(pixels, self.side + MARGIN, generator)
+        clean = resized_crop(pixels, self.side + MARGIN, self.degradation.sizes, generator)
         degraded = self.degradation.random(clean, generator)
         top, left = (int(torch.randint(MARGIN + 1, (), generator=generator)) for _ in range(2))
         rows, columns = slice(top, top + self.side), slice(left, left + self.side)
         return degraded[:, rows, columns] * 255, clean[:, rows, columns]
 
 
-def resized_crop(pixels: Pixels, side: int, generator: torch.Generator) -> Tensor:
+def resized_crop(pixels: Pixels, side: int, sizes: tuple[float, float], generator: torch.Generator) -> Tensor:
     """A random square of a photo, mirrored or not, and turned by a random number of quarters: (3, side, side), 0 to 1.
 
-    Half of the crops are resized by 0.5 to 1.5, because detail in people's photos is finer or softer than in these.
+    Half of the crops are resized by a factor within `sizes`: detail in people's photos is finer or softer.
     """
     height, width = pixels.shape[:2]
-    factor = float(torch.rand((), generator=generator)) + 0.5 if int(torch.randint(2, (), generator=generator)) else 1.0
+    resized, place = int(torch.randint(2, (), generator=generator)), float(torch.rand((), generator=generator))
+    factor = sizes[0] + (sizes[1] - sizes[0]) * place if resized else 1.0
     seen = min(round(side / factor), height, width)
     crop = augmented(pixels[None], seen, generator)[0]
     if seen != side:

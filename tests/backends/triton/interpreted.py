@@ -173,7 +173,7 @@ def test_per_pixel_filters_are_the_references(case: Case, monkeypatch):
     x, filters, *_ = replace(case, bases=False).operands()
 
     def run(x: Tensor, filters: Tensor, backend: str) -> Tensor:
-        return per_pixel_conv2d(x, filters.unflatten(2, (case.side, case.side)), *case.window, backend)
+        return per_pixel_conv2d(x, filters.unflatten(2, (case.side, case.side)), *case.window, backend=backend)
 
     assert_like_reference(run, [x, filters], case.dtype)
 

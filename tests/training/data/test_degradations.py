@@ -13,6 +13,7 @@ from acda.training.data.degradations import (
     chroma_blotches,
     demosaiced,
     from_light,
+    grain,
     held_out_noise,
     held_out_small,
     jpeg,
@@ -93,6 +94,20 @@ def test_a_cameras_noise_does_not_shift_bright_colours():
     # Dark ones it does, as in a camera: what falls below black is cut off.
     means = [float((camera_noise(GREY, generator_for(i)) - GREY).mean()) for i in range(50)]
     assert abs(sum(means) / 50) < 4 / 255
+
+
+def test_grain_has_variance_one_and_reaches_from_white_to_correlated():
+    beside, three_apart, colours = [], [], []
+    for i in range(60):
+        noise = grain(torch.Size((3, 96, 96)), generator_for(i))
+        # 9,216 white numbers tell a standard deviation to one per cent; the others are divided by their own.
+        torch.testing.assert_close(noise.std((1, 2)), torch.ones(3), rtol=0.05, atol=0)
+        beside.append(float((noise[:, :, 1:] * noise[:, :, :-1]).mean()))
+        three_apart.append(float((noise[:, :, 3:] * noise[:, :, :-3]).mean()))
+        colours.append(float((noise[0] * noise[1]).mean()))
+    assert min(beside) < 0.05 < 0.8 < max(beside)
+    assert min(three_apart) < 0.05 < 0.4 < max(three_apart)
+    assert min(colours) < 0.05 < 0.8 < max(colours)
 
 
 def test_demosaicing_keeps_a_constant_and_correlates_neighbours():

@@ -221,7 +221,7 @@ def test_clean_photos_get_noise_of_their_own(tmp_path):
 def test_crops_of_every_size_stay_within_the_photo(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (40, 64, 3), dtype=np.uint8)
     for i in range(50):
-        crop = resized_crop(pixels, 32, generator_for(i))
+        crop = resized_crop(pixels, 32, (0.5, 3.0), generator_for(i))
         assert crop.shape == (3, 32, 32)
         assert 0 <= float(crop.min()) <= float(crop.max()) <= 1
 
