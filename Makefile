@@ -4,13 +4,17 @@ VENV := .venv
 READY := $(VENV)/.ready
 
 # `make test-all` adds what takes long: builds, several processes, a browser, gigabytes, every GPU that Triton compiles for.
-.PHONY: demo test test-all test-matrix check docs wheel campaign install clean
+.PHONY: demo test tests test-all test-matrix check docs wheel campaign install clean
 MINUTES ?= 10
 
 demo: $(READY)
 	$(VENV)/bin/acda demo --out demo
 
-test: check
+# The checks run beside the tests; it fails if either does.
+test: $(READY)
+	$(MAKE) --jobs=2 check tests
+
+tests: $(READY)
 	$(VENV)/bin/python -m pytest -n 2 -q
 
 test-all: check

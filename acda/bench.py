@@ -1,4 +1,4 @@
-"""Speed and memory of one layer beside what people would use instead, measured side by side in one run.
+"""Speed and memory of one layer and its alternatives, measured side by side in one run.
 
 Times are compared within a run only: machines are shared and noisy. Each contender takes turns with Conv2d, so that a
 slow moment hits both; the figure is the ratio of the medians, each in the memory format that suits it better.

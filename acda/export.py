@@ -92,7 +92,7 @@ def _writer(to: Path, opset: int | None) -> Callable[[ExportedProgram, Path], Ca
     """What writes a file of this suffix, and returns how to run it."""
     if to.suffix == ".pt2":
         if opset is not None:
-            raise ValueError(f"--opset is of ONNX; {to} would be a program of torch.export.")
+            raise ValueError(f"--opset is for ONNX; {to} would be a torch.export program.")
         return write_program
     if to.suffix != ".onnx":
         raise ValueError(f"{to} needs the suffix .onnx, or .pt2 for torch.export.")

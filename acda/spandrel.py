@@ -37,7 +37,9 @@ class Restorers(spandrel.Architecture):  # type: ignore[misc, name-defined]
         """spandrel's descriptor of a network, with normalisation and, where the file says so, enlargement inside."""
         found = recognised(state_dict)
         if found is None:
-            raise ValueError("these are not the weights of a restorer of acda: their names or shapes are others.")
+            raise ValueError(
+                "these are not the weights of an acda restorer: the names or shapes of the tensors differ."
+            )
         name, options = found
         scale = round(float(state_dict.get("scale", torch.ones(()))))
         statistics = state_dict["statistics"].float()

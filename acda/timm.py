@@ -47,7 +47,7 @@ def _config(name: str) -> dict[str, Any]:
 
 
 def _trained() -> dict[str, dict[str, Any]]:
-    """Configurations of the weights at hand, by timm's names: lenet_acda_cifar10 is lenet_acda.cifar10."""
+    """Configurations of the trained weights found, by timm's names: lenet_acda_cifar10 is lenet_acda.cifar10."""
     found: dict[str, dict[str, Any]] = {}
     for name, path in named_weights().items():
         with suppress(Exception):  # a file of something else in the user's folder is no reason to fail

@@ -1,6 +1,7 @@
 """Every test starts from the same random state; hypothesis searches from the same one and without a clock.
 
 ACDA_TEST_SEED=3 shifts all of torch's seeds by 3, `make test-matrix` does: what passes with one seed alone is found.
+Workers of pytest-xdist compute on one thread each, except in tests/backends.
 """
 
 import os
@@ -10,6 +11,9 @@ import torch
 from hypothesis import settings
 
 SHIFT = int(os.environ.get("ACDA_TEST_SEED", "0"))
+ALL_THREADS = torch.get_num_threads()
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:

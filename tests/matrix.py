@@ -12,7 +12,7 @@ TESTS = ["tests/backends", "tests/layers", "tests/test_functional.py"]
 # What takes most of the time and depends on neither: GPU kernels, baselines in plain torch, trainings, torch's checks
 # of an operator's description, gradients of plain torch in float64, a gigabyte of memory, a process of its own.
 LEFT_OUT = (
-    "triton or rivals or two_colours or own_checks or own_loop or (exact and bases and first) or keeps_to_strips"
+    "triton or baselines or two_colours or own_checks or own_loop or (exact and bases and first) or keeps_to_strips"
     " or gigabytes or large_image or without_the_processors_vectors or sources or (variance and 512)"
 )
 # Threads that wait do not keep a busy machine busier.

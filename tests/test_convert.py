@@ -227,8 +227,8 @@ def test_bad_input_is_refused_with_a_reason(call, message):
 def test_torchvisions_resnet18():
     model = pytest.importorskip("torchvision").models.resnet18().eval()
     x = torch.randn(1, 3, 64, 64)
-    converted = convert(model, names="layer*.conv?", bases=None, num_atoms=9)
-    assert len(types(converted)) == 16
+    converted = convert(model, names="layer[12].*.conv?", bases=None, num_atoms=9)
+    assert len(types(converted)) == 8
     with torch.no_grad():
         assert (converted(x) - model(x)).norm() / model(x).norm() < 1e-5
     fresh = convert(model, keep_weights=False)
@@ -236,7 +236,7 @@ def test_torchvisions_resnet18():
     fresh.train()(torch.randn(2, 3, 64, 64)).sum().backward()
 
 
-@pytest.mark.parametrize("make", ["torchvision.models", "timm.models.resnet"])
+@pytest.mark.parametrize("make", ["torchvision.models", pytest.param("timm.models.resnet", marks=pytest.mark.slow)])
 def test_exact_starts_a_whole_trained_network_as_itself(make):
     model = pytest.importorskip(make).resnet18().eval()
     for norm in (part for part in model.modules() if isinstance(part, nn.BatchNorm2d)):

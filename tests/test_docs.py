@@ -27,6 +27,14 @@ SAID_ONCE = {"self", "x", "device", "dtype"}
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
+def test_the_readme_is_short():
+    """Without markers, and without tables, whose rows cannot be wrapped."""
+    lines = re.sub("<!--.*?-->", "", (ROOT / "README.md").read_text()).splitlines()
+    assert len(lines) <= 140
+    assert sum(len(line.split()) for line in lines) <= 1300
+    assert [line for line in lines if len(line) > 100 and not line.startswith("|")] == []
+
+
 def commands(page: Path) -> list[list[str]]:
     """Every `acda VERB …` in a shell block or between backticks, as its words."""
     code = "\n".join(block or inline for block, inline in CODE.findall(page.read_text()))

@@ -36,6 +36,7 @@ def test_compile_takes_the_whole_graph_at_dynamic_sizes(net):
     torch.testing.assert_close(compiled_grad, grad)
 
 
+@pytest.mark.slow
 def test_export_to_onnx_runs_at_other_sizes(net, tmp_path):
     ort = pytest.importorskip("onnxruntime")
     with warnings.catch_warnings():

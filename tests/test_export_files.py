@@ -56,6 +56,7 @@ def test_a_program_of_torch_is_the_same(weights, tmp_path):
     torch.testing.assert_close(torch.export.load(tmp_path / "a.pt2").module()(x), load(weights)(x))
 
 
+@pytest.mark.slow
 def test_enlarging_is_part_of_the_file(weights, tmp_path):
     export.export(weights, tmp_path / "a.onnx", scale=2)
     _, run = session_of(tmp_path / "a.onnx")
@@ -116,7 +117,7 @@ def test_a_file_that_disagrees_is_not_kept(weights, tmp_path, capsys, monkeypatc
         (["{weights}", "-o", "a.pth"], "a.pth needs the suffix .onnx, or .pt2 for torch.export"),
         (["{weights}", "-o", "a.onnx", "--opset", "9"], "opset needs to be from 18 to "),
         (["{weights}", "-o", "a.onnx", "--opset", "999"], "opset needs to be from 18 to "),
-        (["{weights}", "-o", "a.pt2", "--opset", "18"], "--opset is of ONNX"),
+        (["{weights}", "-o", "a.pt2", "--opset", "18"], "--opset is for ONNX"),
         (["{weights}", "-o", "a.onnx", "--scale", "9"], "--scale needs to be from 1 to 8"),
         (["restorer", "-o", "a.onnx"], "restorer is a network without weights"),
         (["nobody", "-o", "a.onnx"], "there is no weights file 'nobody'"),

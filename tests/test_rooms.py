@@ -62,6 +62,7 @@ before = set(sys.modules)
 import acda
 new = {name.split(".")[0] for name in set(sys.modules) - before}
 print(sorted(new - set(sys.stdlib_module_names) - {"acda", "torch", "numpy", "scipy", "triton"}))
+print(sorted(name for name in sys.modules if name.startswith("acda.backends.triton")))
 sys.modules["tyro"] = None
 from acda.cli import main
 sys.exit(main(["demo"]))
@@ -71,7 +72,11 @@ sys.exit(main(["demo"]))
 
 def test_the_core_needs_only_torch_numpy_and_scipy(bare):
     """And what torch itself brings along: torch.utils.flop_counter looks for triton."""
-    assert bare.stdout.strip() == "[]", bare.stdout + bare.stderr
+    assert bare.stdout.splitlines()[0] == "[]", bare.stdout + bare.stderr
+
+
+def test_the_core_does_not_import_the_gpu_kernels(bare):
+    assert bare.stdout.splitlines()[1] == "['acda.backends.triton', 'acda.backends.triton.operators']"
 
 
 def test_a_missing_extra_is_named(bare):

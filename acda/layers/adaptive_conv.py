@@ -32,7 +32,7 @@ class AdaptiveConv2d(ConvLike):
     """A convolution whose filter is different at every pixel. Arguments and output size are those of nn.Conv2d.
 
     A small network Φ (`generator`) reads the neighbourhood of each pixel and predicts coefficients α, which blend
-    fixed `bases` into `num_atoms` small filters; `mixing`, shared by the whole image, combines what they see.
+    fixed `bases` into `num_atoms` small filters; `mixing`, shared by the whole image, combines their outputs.
 
     bases: "fourier_bessel", num_bases of them at each of the scales 3, 5, … k; None, and Φ predicts the atoms
         themselves; or your own tensor (L, k, k), which stays learnable if it is an nn.Parameter.
@@ -40,8 +40,8 @@ class AdaptiveConv2d(ConvLike):
     hidden: channels between the two convolutions of the built-in Φ.
     first_kernel: side of the first of them. The paper's text has 1, the authors' layer 3, which
         sees more where the input has few channels.
-    adaptivity: how much of a fresh layer's filters depends on the place, from 0, an ordinary convolution, to 1, the
-        paper's start. "How a fresh layer starts" in the documentation says why the default is small.
+    adaptivity: how much of a fresh layer's filters depends on the position, from 0, an ordinary convolution, to 1, the
+        paper's initialisation. "How a fresh layer starts" in the documentation says why the default is small.
     adapt: what has its own filters. "pixel": every pixel. "image": every image, by Φ's predictions averaged over it.
         "none": nothing; the coefficients are learnt, and there is no Φ. The others show what each step adds: they are
         computed as ordinary convolutions, and "image" takes one batch size in exported programs.
@@ -327,10 +327,10 @@ class AdaptiveConv2d(ConvLike):
 
     @property
     def backend(self) -> str:
-        """Which of acda.functional's backends computes the layer; set it to insist on one.
+        """The backend that computes the layer, as in acda.functional: "auto", or the name of one to require it.
 
         torch.export records plain torch operations, which run anywhere, unless this is "native": then the program
-        keeps the operators of the CPU kernel (acda::…). Whoever loads it needs `import acda` first, and inputs in the
+        keeps the operators of the CPU kernel (acda::…). Then `import acda` before loading it, and pass inputs in the
         memory format that it was exported with.
         """
         return self._backend

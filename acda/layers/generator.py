@@ -22,7 +22,7 @@ class AtomGenerator(nn.Module):
     x: (B, in_channels, H, W)    returns: (B, out_channels, P, Q), each number between -1 and 1
     hidden: channels between the two convolutions
     first_kernel: side of the first convolution
-    adaptivity: how much of a fresh generator's predictions depends on the place, from 0 to 1, the paper's start
+    adaptivity: share of a fresh generator's predictions that depends on the position; 1 is the paper's initialisation
     per_image: average the predictions over each image
 
     >>> AtomGenerator(16, 6 * 18, kernel_size=7, stride=2, padding=3)(torch.randn(1, 16, 11, 12)).shape
@@ -72,7 +72,7 @@ class AtomGenerator(nn.Module):
         self._start()
 
     def _start(self) -> None:
-        """Begin with a random part that is the same everywhere, and a smaller one that depends on the place.
+        """Begin with a random part that is the same everywhere, and a smaller one that depends on the position.
 
         Departs from the paper, whose start (adaptivity 1) has no fixed part: predictions are then an odd function of
         the input, so that the layer gives the same output for x and -x. What Tanh sees has unit variance either way.

@@ -1,9 +1,14 @@
-"""Scratch memory is full of NaN in all tests of the kernel: what reads before it writes is found."""
+"""In all tests of the kernels scratch memory is full of NaN, and all threads compute.
+
+What reads before it writes is found, and so is what two threads do to each other.
+"""
 
 import pytest
 import torch
 
 from acda.backends import native
+from tests.backends.comparing import threads
+from tests.conftest import ALL_THREADS
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -14,3 +19,9 @@ def _poisoned_scratch():
     torch.ops.acda.poison_scratch(True)
     yield
     torch.ops.acda.poison_scratch(False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _all_threads():
+    with threads(ALL_THREADS):
+        yield

@@ -58,7 +58,7 @@ def test_adaptive_conv2d_equals_the_reference(case: Case, dtype, layout, count, 
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 @pytest.mark.parametrize(("groups", "before", "after"), [(64, 1, 1), (32, 1, 2), (13, 1, 1), (12, 3, 2), (6, 5, 3)])
 def test_narrow_groups(groups, before, after, dtype, layout):
     """The kernel makes one of several: 8 and 16 channels wide, with a prime number of groups, or hardly worth it."""
@@ -126,7 +126,7 @@ def test_several_python_threads_at_once():
                 torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("with_bases", [True, False])
+@pytest.mark.parametrize("with_bases", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_torchs_own_checks_of_an_operator(with_bases):
     x, alpha, bases, mixing, bias = operands(channels=4, size=6, side=3)
     if not with_bases:
@@ -321,6 +321,7 @@ def test_training_keeps_the_input_the_coefficients_and_the_parameters():
     assert sum(t.numel() for t in kept) <= x.numel() + alpha.numel() + bases.numel() + mixing.numel()
 
 
+@pytest.mark.slow
 def test_all_of_it_without_the_processors_vectors():
     """What runs on processors that have none of x86's wide vectors, ARM's for instance: a process of its own asks."""
     script = """

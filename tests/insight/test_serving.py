@@ -10,6 +10,8 @@ from http.client import HTTPConnection
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # A shell in the background hands on an ignored SIGINT, so the server's process begins with Python's own handler.
 SHORT = """
 import signal, sys
@@ -85,7 +87,6 @@ def test_requests_one_after_another_have_their_time_each(hurried):
     connection.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("sent", [HALF, b"GET / HT"])
 def test_the_end_does_not_wait_for_uploads(times, sent):

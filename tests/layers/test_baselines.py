@@ -1,4 +1,4 @@
-"""The layers that people would pick instead, each against a loop over the pixels of its paper's equation."""
+"""The alternative layers, each against a loop over the pixels of its paper's equation."""
 
 import math
 
@@ -107,11 +107,12 @@ def test_dynamic_filters_equal_the_loop(groups, window):
     layer, x = DynamicFilterConv2d(4, 6, groups=groups, **window).double(), torch.randn(2, 4, 7, 6).double()
     layer.eval()
     filters, y = layer.filters(x), layer(x)
+    expected = torch.full_like(y, torch.nan)
     for p, q, seen in windows_of(layer, x):
         for o in range(6):
             mine = seen.unflatten(1, (groups, -1))[:, o * groups // 6]
-            expected = (filters[:, o, :, :, :, p, q] * mine).sum((1, 2, 3)) + layer.bias[o]
-            torch.testing.assert_close(y[:, o, p, q], expected)
+            expected[:, o, p, q] = (filters[:, o, :, :, :, p, q] * mine).sum((1, 2, 3)) + layer.bias[o]
+    torch.testing.assert_close(y, expected)
 
 
 def test_dynamic_filters_that_do_not_fit_are_refused_with_the_figure():
@@ -144,12 +145,13 @@ def test_pixel_adaptive_equals_the_loop(guided, groups, window):
     y, centre = layer(x, guide) if guided else layer(x), layer.kernel_size[0] // 2
     scaled = guide / math.sqrt(guide.shape[1])
     like = PixelAdaptiveConv2d(guide.shape[1], 6, **window)
+    expected = torch.full_like(y, torch.nan)
     for (p, q, seen), (_, _, f) in zip(windows_of(layer, x), windows_of(like, scaled), strict=True):
         alike = torch.exp(-0.5 * (f - f[:, :, centre : centre + 1, centre : centre + 1]).square().sum(1))
         for o in range(6):
             mine = seen.unflatten(1, (groups, -1))[:, o * groups // 6]
-            expected = (layer.weight[o] * alike[:, None] * mine).sum((1, 2, 3)) + layer.bias[o]
-            torch.testing.assert_close(y[:, o, p, q], expected)
+            expected[:, o, p, q] = (layer.weight[o] * alike[:, None] * mine).sum((1, 2, 3)) + layer.bias[o]
+    torch.testing.assert_close(y, expected)
 
 
 def test_pixel_adaptive_on_a_flat_guide_is_a_convolution():
@@ -167,13 +169,14 @@ def test_involution_equals_the_loop(groups, window):
     filters, y = layer.filters(x), layer(x)
     assert y.shape == conv_of(layer).double()(x).shape
     centre = layer.kernel_size[0] // 2
+    kernels, expected = torch.full_like(filters, torch.nan), torch.full_like(y, torch.nan)
     for p, q, seen in windows_of(layer, x):
         alone = layer.norm(layer.squeeze(seen[:, :, centre : centre + 1, centre : centre + 1])).relu()
-        kernels = layer.span(alone).view(2, groups, *layer.kernel_size)
-        torch.testing.assert_close(filters[..., p, q], kernels)
+        kernels[..., p, q] = layer.span(alone).view(2, groups, *layer.kernel_size)
         for c in range(4):
-            expected = (filters[:, c * groups // 4, :, :, p, q] * seen[:, c]).sum((1, 2)) + layer.bias[c]
-            torch.testing.assert_close(y[:, c, p, q], expected)
+            expected[:, c, p, q] = (filters[:, c * groups // 4, :, :, p, q] * seen[:, c]).sum((1, 2)) + layer.bias[c]
+    torch.testing.assert_close(filters, kernels)
+    torch.testing.assert_close(y, expected)
 
 
 def test_involution_keeps_the_channels():

@@ -41,6 +41,7 @@ def test_the_second_is_refused_and_told_who_holds_it(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_a_kill_releases_it(tmp_path):
     process, _ = holder(tmp_path)
     with pytest.raises(ValueError, match=f"process {process.pid} on"), locked(tmp_path, "a training"):
@@ -51,6 +52,7 @@ def test_a_kill_releases_it(tmp_path):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_does_not_keep_it(tmp_path):
     process, child = holder(tmp_path, "fork")

@@ -50,7 +50,7 @@ def nan_weights_after_the_last_step(task, loss, index):
         (nan_weights_after_the_last_step, r"the weights model\.features\.0\.weight are not finite at step 18"),
     ],
 )
-@pytest.mark.parametrize("test_every", [1, 2])
+@pytest.mark.parametrize("test_every", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_best_checkpoint_from_before_can_be_used(
     recipe, tmp_path, monkeypatch, poison, message, test_every, run_in, pictures
 ):
@@ -76,16 +76,12 @@ def test_scores_that_are_not_numbers_stop_it_too(recipe, tmp_path, monkeypatch, 
     def nan(task, batch):
         return {**original(task, batch), "loss": torch.tensor(math.nan)}
 
-    monkeypatch.setattr(
-        ClassificationTask, "test_sums", lambda self, b: {**original(self, b), "loss": torch.tensor(math.nan)}
-    )
+    monkeypatch.setattr(ClassificationTask, "test_sums", nan)
     with pytest.raises(ValueError, match="training diverged: the score loss is nan at step 6, epoch 1 of 3"):
         fit(recipe, "run", run_in(tmp_path / "run"))
     assert not (tmp_path / "run" / "scores.json").exists()
     monkeypatch.undo()
     fit(replace(recipe, epochs=1), "sound", run_in(tmp_path / "sound"))
-    monkeypatch.setattr(
-        ClassificationTask, "test_sums", lambda self, b: {**original(self, b), "loss": torch.tensor(math.nan)}
-    )
+    monkeypatch.setattr(ClassificationTask, "test_sums", nan)
     with pytest.raises(ValueError, match=r"gives scores that are not numbers \(loss\)"):
         evaluate(tmp_path / "sound", pictures)

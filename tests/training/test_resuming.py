@@ -7,16 +7,18 @@ import subprocess
 import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
 
 from acda.cli import main
+from acda.training.recipe import Classification
 from acda.training.run import fit
 from tests.training.runs import assert_same, command, weights
 
 
-@pytest.mark.parametrize("model", ["lenet", "lenet_acda"])
+@pytest.mark.parametrize("model", ["lenet", pytest.param("lenet_acda", marks=pytest.mark.slow)])
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, model, monkeypatch, run_in):
     recipe = replace(recipe, model=model)
     fit(recipe, "whole", run_in(tmp_path / "whole"))
@@ -59,19 +61,38 @@ def test_normalisations_settle_before_the_end(recipe, tmp_path, ctrl_c, run_in):
     assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
 
 
-@pytest.mark.parametrize(("step", "test_every"), [(1, 1), (8, 1), (12, 1), (6, 3), (13, 3)])
-def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(recipe, tmp_path, ctrl_c, step, test_every, run_in):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, run_in):
+    """whole(recipe): the folder of a run that nothing stopped, made once for each recipe."""
+    made: dict[str, Path] = {}
+
+    def run(recipe: Classification) -> Path:
+        key = repr(recipe)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("whole")
+            fit(recipe, "whole", run_in(made[key]))
+        return made[key]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("step", "test_every"), [(1, 1), (8, 1), (12, 1), (6, 3), pytest.param(13, 3, marks=pytest.mark.slow)]
+)
+def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(
+    recipe, tmp_path, ctrl_c, step, test_every, run_in, whole
+):
     """In the first epoch, in the middle of the second, at its very end; and after epochs that are not tested."""
     recipe = replace(recipe, test_every=test_every)
-    fit(recipe, "whole", run_in(tmp_path / "whole"))
+    unstopped = whole(recipe)
     steps = ctrl_c(step)
     with pytest.raises(KeyboardInterrupt):
         fit(recipe, "parts", run_in(tmp_path / "parts"))
     assert len(steps) == step
     fit(recipe, "parts", run_in(tmp_path / "parts", resume=True))
     assert len(steps) == 18
-    assert_same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
-    scores = [json.loads((tmp_path / n / "scores.json").read_text())["epochs"] for n in ("parts", "whole")]
+    assert_same(weights(tmp_path / "parts"), weights(unstopped))
+    scores = [json.loads((run / "scores.json").read_text())["epochs"] for run in (tmp_path / "parts", unstopped)]
     for a, b in zip(*scores, strict=True):
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
 

@@ -88,7 +88,9 @@ def _own(folder: Path) -> list[Crowd]:
         if photo.name not in points:
             raise ValueError(f"{photo} has no points. One without heads is listed too: without x and y.")
         if orientation_of(photo) != 1:
-            raise ValueError(f"{photo} is rotated by its EXIF, and its points may be or may not: save it upright.")
+            raise ValueError(
+                f"{photo} has an EXIF rotation, and its points may or may not be rotated: save it upright."
+            )
         return points[photo.name]
 
     return _with_points(folder, of)

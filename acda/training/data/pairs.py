@@ -48,7 +48,7 @@ def read_pairs(folder: Path, scale: int | None = None) -> Split:
     known = _all_known(folder, scale, DEEPEST)
     if not known:
         raise ValueError(
-            f"{folder} has no layout that is known here: RealSR's Canon and Nikon, City100's 001H.PNG, SIDD's Data, "
+            f"{folder} has no known layout of a dataset: RealSR's Canon and Nikon, City100's 001H.PNG, SIDD's Data, "
             "PolyU's *_real.JPG, or train and test with input and target in each."
         )
     train, test = [pair for part, _ in known for pair in part], [pair for _, part in known for pair in part]
@@ -169,9 +169,7 @@ def _check_sizes(pairs: Iterable[PhotoPair]) -> None:
                 f"has {clean[0]}×{clean[1]}."
             )
         if orientation_of(pair.degraded) != orientation_of(pair.clean):
-            raise ValueError(
-                f"{pair.degraded} and {pair.clean} are turned in different ways (EXIF): save both upright."
-            )
+            raise ValueError(f"{pair.degraded} and {pair.clean} have different EXIF orientations: save both upright.")
 
 
 def _check_apart(trained: Iterable[Path], tested: Iterable[Path]) -> None:

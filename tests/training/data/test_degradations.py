@@ -42,7 +42,7 @@ def test_light_is_in_proportion_to_what_srgb_encodes():
 
 
 def test_each_kind_of_crop_has_its_share():
-    clean, count = photo(), 600
+    clean, count = photo()[:, :32, :32], 600
     unchanged = sum(torch.equal(add_noise(clean, generator_for(i)), (clean * 255).round() / 255) for i in range(count))
     share = degradations.CLEAN * (1 - degradations.JPEG_CLEAN)
     # White noise of a tenth of a level leaves a photo as it is, now and then.

@@ -92,7 +92,7 @@ def test_what_is_wrong_is_named(tmp_path):
     (city100(tmp_path / "city") / "004L.PNG").unlink()
     with pytest.raises(ValueError, match=r"004L.PNG is missing: the other half of a pair"):
         read_pairs(tmp_path / "city")
-    with pytest.raises(ValueError, match="no layout that is known here"):
+    with pytest.raises(ValueError, match="no known layout of a dataset"):
         read_pairs(tmp_path / "realsr" / "Canon")
     for path in own(tmp_path / "own").glob("test/*/a.png"):
         path.unlink()
@@ -256,7 +256,7 @@ def test_a_missing_folder_and_pairs_that_are_turned_differently(tmp_path):
         for side, options in (("input", {"exif": exif}), ("target", {})):
             (tmp_path / part / side).mkdir(parents=True)
             Image.new("RGB", (20, 20)).save(tmp_path / part / side / "a.png", **options)
-    with pytest.raises(ValueError, match=r"a\.png are turned in different ways"):
+    with pytest.raises(ValueError, match=r"a\.png have different EXIF orientations"):
         read_pairs(tmp_path)
 
 

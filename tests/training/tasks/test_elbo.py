@@ -82,7 +82,7 @@ def test_the_prior_is_most_likely_where_the_noise_was_measured():
 def test_the_loss_is_the_sum_of_its_three_terms():
     """At a posterior that is nowhere near, where none of them is small, each integrated."""
     torch.manual_seed(0)
-    clean = torch.rand(1, 1, 3, 3, dtype=torch.float64)
+    clean = torch.rand(1, 1, 2, 2, dtype=torch.float64)
     noisy = clean + 0.3 * torch.randn_like(clean)
     mean, variance = clean + 0.001 * torch.randn_like(clean), 1e-6 * (1 + torch.rand_like(clean))
     alpha, beta = 2 + 20 * torch.rand_like(clean), 0.5 + torch.rand_like(clean)

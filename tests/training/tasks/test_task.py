@@ -109,6 +109,7 @@ def test_restoring_from_pairs(tmp_path):
         fit(replace(recipe, crop=64), "noisy", replace(run, out=tmp_path / "other"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path, ctrl_c, workers):
     """By the command line: stopped in the middle of an epoch of crops, it ends with the weights of a whole run."""
