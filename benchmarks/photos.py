@@ -22,7 +22,7 @@ WIDTH, HEIGHT = 6000, 4000
 # What a person would type, and the network that it takes.
 COMMANDS = {
     "acda restore photo.jpg --weights super_resolver": "super_resolver",
-    "acda upscale photo.jpg --scale 2": "super_resolver",
+    "acda upscale photo.jpg --scale 2": "upscaler",
     "acda denoise photo.jpg": "denoiser",
 }
 # The command, and then its peak as the last line.

@@ -1,8 +1,10 @@
-"""The denoiser beside what people already have: OpenCV's non-local means, wavelets, BM3D.
+"""The packaged networks beside what people already have: OpenCV's non-local means, wavelets, BM3D; bicubic, Lanczos.
 
     pip install '.[alternatives]'
     python -m paper.alternatives --denoise NOISY CLEAN     # two folders of photos with equal names
-    python -m paper.alternatives --data DIR                # the project's own tables, into results/alternatives.json
+    python -m paper.alternatives --upscale CLEAN           # a folder of sharp photos, which are made smaller first
+    python -m paper.alternatives --data DIR                # the project's own tables: results/alternatives.json and
+                                                           # results/upscaling.json
 
 --only names the methods to run. Figures of other methods that the results file has are kept; --bm3d adds BM3D, which
 takes a minute for each photo.
@@ -19,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from acda.photos.image_files import images_in, read_rgb
 from acda.photos.weights import load
 from acda.support.extras import need
 from acda.training.data.pairs import read_clean, read_pairs
-from acda.training.metrics import psnr
+from acda.training.metrics import luma, psnr
 from paper.enlargement import batch
 from paper.results import Row, path_of, read, result, write
 
@@ -33,6 +36,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Pair = tuple[Pixels, Pixels, float | None]
 Method = Callable[[Pixels, float | None], Pixels]
 SIGMAS = (10, 25, 50)
+SCALES = (2, 3, 4)
 # Computed anew whenever this runs.
 OURS = ("denoiser",)
 # Strengths among which the best is looked for.
@@ -121,16 +125,22 @@ def white_noise(photos: Iterable[Pixels], sigma: float) -> list[Pair]:
 
 def noisy_sets(data: Path) -> Iterator[tuple[str, list[Pair]]]:
     """White noise and none on Set14 and held-out photos; the real noise of PolyU's and SIDD's test cameras."""
-    sets = {
-        "set14": [read_rgb(path) for path in sorted((data / "set14").glob("*.png"))],
-        "free_photos": [_middle(read_rgb(path), 384) for path in read_clean(data / "free_photos")[1]],
-    }
-    for name, photos in sets.items():
+    for name, photos in sharp_sets(data).items():
+        if name == "set5":
+            continue
         for sigma in SIGMAS:
             yield f"{name}_{sigma}", white_noise(photos, sigma)
         yield f"{name}_clean", white_noise(photos, 0)
     for name, folder in (("polyu", "polyu/CroppedImages"), ("sidd_256", "sidd_small_256")):
         yield name, [(read_rgb(p.degraded), read_rgb(p.clean), None) for p in read_pairs(data / folder)[1]]
+
+
+def sharp_sets(data: Path) -> dict[str, list[Pixels]]:
+    return {
+        "set5": [read_rgb(path) for path in sorted((data / "set5").glob("*.png"))],
+        "set14": [read_rgb(path) for path in sorted((data / "set14").glob("*.png"))],
+        "free_photos": [_middle(read_rgb(path), 384) for path in read_clean(data / "free_photos")[1]],
+    }
 
 
 def own_tables(data: Path, with_bm3d: bool, only: list[str] | None) -> None:
@@ -155,6 +165,56 @@ def _middle(photo: Pixels, side: int) -> Pixels:
     return photo[top : top + side, left : left + side]
 
 
+def upscalers() -> dict[str, Callable[[Image.Image, int], Image.Image]]:
+    """Ways to enlarge a photo by a whole number."""
+
+    def resized(method: Image.Resampling) -> Callable[[Image.Image, int], Image.Image]:
+        return lambda photo, times: photo.resize((photo.width * times, photo.height * times), method)
+
+    ours = load("upscaler")
+    return {
+        "bicubic": resized(Image.Resampling.BICUBIC),
+        "lanczos": resized(Image.Resampling.LANCZOS),
+        "upscaler": lambda photo, times: ours(photo, scale=times),
+    }
+
+
+def compare_upscaling(photos: list[Pixels], times: int, dataset: str) -> list[Row]:
+    """Mean PSNR on Y of each way, with that of each photo; a border as wide as the scale is left out, as is usual."""
+    each: dict[str, list[float]] = {}
+    for photo in photos:
+        height, width = (length - length % times for length in photo.shape[:2])
+        whole = photo[:height, :width]
+        small = Image.fromarray(whole).resize((width // times, height // times), Image.Resampling.BICUBIC)
+        inside = (..., slice(times, -times), slice(times, -times))
+        for name, enlarge in upscalers().items():
+            found, clean = (luma(batch(np.asarray(p)))[inside] for p in (enlarge(small, times), whole))
+            each.setdefault(name, []).append(float(psnr(found, clean)))
+    for name, values in each.items():
+        print(f"{dataset:>18} {name:>16} {statistics.mean(values):6.2f} dB", flush=True)
+    return [
+        result(
+            "upscaling",
+            dataset,
+            name,
+            "psnr_y",
+            round(statistics.mean(values), 2),
+            photos=len(values),
+            each=[round(value, 2) for value in values],
+        )
+        for name, values in each.items()
+    ]
+
+
+def own_upscaling(data: Path) -> None:
+    """Set5, Set14 and held-out photos, made smaller by bicubic interpolation."""
+    rows = []
+    for times in SCALES:
+        for name, photos in sharp_sets(data).items():
+            rows += compare_upscaling(photos, times, f"{name}_x{times}")
+    write("upscaling", rows, budget="the packaged upscaler; no other method is trained", seed=0)
+
+
 def own_pairs(noisy: Path, clean: Path) -> list[Pair]:
     """Photos of one name in two folders."""
     found = {path.name: path for path in images_in(clean)}
@@ -171,6 +231,7 @@ def own_pairs(noisy: Path, clean: Path) -> list[Pair]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--denoise", nargs=2, type=Path, metavar=("NOISY", "CLEAN"))
+    parser.add_argument("--upscale", type=Path, metavar="CLEAN")
     parser.add_argument("--data", type=Path, metavar="DIR")
     parser.add_argument("--bm3d", action="store_true")
     parser.add_argument("--only", nargs="+", metavar="METHOD")
@@ -179,8 +240,13 @@ def main() -> None:
         pairs = own_pairs(*options.denoise)
         for name, settings in (denoisers() | (bm3d_for(pairs) if options.bm3d else {})).items():
             compare(name, settings, pairs, "your photos")
-    if options.data:
+    if options.upscale:
+        for times in SCALES:
+            compare_upscaling([read_rgb(path) for path in images_in(options.upscale)], times, f"your photos, ×{times}")
+    if options.data and (not options.only or set(options.only) - {"upscaler"}):
         own_tables(options.data, options.bm3d, options.only)
+    if options.data and (not options.only or "upscaler" in options.only):
+        own_upscaling(options.data)
 
 
 if __name__ == "__main__":

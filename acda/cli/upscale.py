@@ -1,4 +1,4 @@
-"""acda upscale: enlarge photos with a network that was trained on photos of real lenses."""
+"""acda upscale: enlarge photos, sharper than interpolation."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ def upscale(
     out: Out = None,
     scale: Annotated[float | None, arg(metavar="X", help_behavior_hint="(optional)")] = None,
     strength: Number = 1.0,
-    weights: Weights = "super_resolver",
+    weights: Weights = "upscaler",
     tile: Tile = None,
     device: Device = "auto",
     overwrite: bool = False,
@@ -25,11 +25,13 @@ def upscale(
 ) -> int:
     """Enlarge photos, and write them beside the originals, marked with the scale: bicubic first, then the network.
 
+    A network for one scale is used several times for a larger one.
+
     Args:
         photos: files, folders or patterns.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         scale: how many times as wide and as high; what the weights say unless given, or 2 where they say nothing.
-        strength: from 0, only enlarged, to 1, the full effect; less suits pictures that are sharp already.
+        strength: from 0, only enlarged, to 1, the full effect.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
         tile: side of the parts in which a photo is looked at, in pixels; the result does not depend on it. Chosen by
             the free memory unless given.
@@ -40,7 +42,7 @@ def upscale(
         jobs: photos at a time. Each needs its own memory.
         dry_run: read the photos, print what would be written where, and write nothing.
     """
-    restorer = load_restorer(weights, "super_resolver", device)
+    restorer = load_restorer(weights, "upscaler", device)
     times = scale if scale is not None else restorer.own_scale or 2.0
     mark = f"_x{times:g}"
     return restore_files(
