@@ -60,7 +60,8 @@ class Layer {
   }
 
   void run() const {
-    walk_freely(s.B * strips, [&] { return Walk(*this); });
+    walk_freely(
+        s.B * strips, [&] { return Walk(*this); }, 1);
   }
 
  private:

@@ -16,15 +16,15 @@ inline int64_t threads_for(int64_t rows) {
 }
 
 // Walk over output rows that do not depend on each other. A thread takes part of what is left whenever it is free, ever
-// smaller parts, so that a core which is busy with something else holds nobody up.
+// smaller parts, so that a core which is busy with something else holds nobody up. Parts are not smaller than `least`.
 template <class MakeWalk>
-void walk_freely(int64_t rows, MakeWalk make_walk) {
+void walk_freely(int64_t rows, MakeWalk make_walk, int64_t least = 2) {
   const int64_t threads = threads_for(rows), parts = threads == 1 ? 1 : 2 * threads;
   std::atomic<int64_t> next{0};
   torch::stable::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
     auto walk = make_walk();
     for (int64_t first = next; first < rows;) {
-      const int64_t last = std::min(rows, first + std::max<int64_t>(2, (rows - first) / parts));
+      const int64_t last = std::min(rows, first + std::max<int64_t>(least, (rows - first) / parts));
       if (!next.compare_exchange_weak(first, last)) continue;  // another thread was faster; first is where it left off
       walk.run(first, last);
       first = next;
