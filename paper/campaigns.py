@@ -34,6 +34,8 @@ def campaign_table(saved: dict[str, Any]) -> str:
     facts = saved["circumstances"]
     seeds = sorted({row["seed"] for row in saved["rows"]})
     threads = f"{facts['threads']} thread{'s' if facts['threads'] != 1 else ''}"
-    where = [f"commit {facts['commit']}", f"{facts['machine']}, {threads}", f"torch {facts['torch']}"]
+    commits = sorted({row.get("commit", facts["commit"]) for row in saved["rows"]})
+    where = [f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}"]
+    where += [f"{facts['machine']}, {threads}", f"torch {facts['torch']}"]
     where.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}")
     return "\n".join(lines) + f"\n\n<sub>{'; '.join(where)}</sub>"
