@@ -27,7 +27,7 @@ from acda.layers.kernel_prediction import KernelPrediction2d, LaplacianKernelPre
 from acda.layers.pixel_adaptive import PixelAdaptiveConv2d
 
 # ConvLike is the base of all the others.
-fx_leaf_modules = (ConvLike, AtomGenerator, KernelPrediction2d, LaplacianKernelPrediction2d)
+fx_leaf_modules = (ConvLike, AtomConv2d, AtomGenerator, KernelPrediction2d, LaplacianKernelPrediction2d)
 
 __all__ = [
     "AdaptiveConv2d",

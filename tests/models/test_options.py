@@ -7,11 +7,12 @@ from acda.models import MODELS, checked_options, create_model
 from acda.models.options import option_types
 
 SAMPLES = {int: 3, bool: True, float: 0.5, str: "avg"}
+WORDS = {"adapt": "image"}
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_network_takes_every_option_that_it_lists(model):
-    options = {name: SAMPLES[kind] for name, kind in option_types(MODELS[model]).items()}
+    options = {name: WORDS.get(name, SAMPLES[kind]) for name, kind in option_types(MODELS[model]).items()}
     with torch.device("meta"):
         create_model(model, **checked_options(model, options))
 

@@ -38,10 +38,9 @@ def test_without_a_checkout_one_line_says_where_they_are(installed, capsys):
     where = "for research only and not installed with acda. They are in weights/research of its repository: set ACDA_"
     with pytest.raises(ValueError, match=f"the weights 'camera_denoiser' are {re.escape(where)}"):
         acda.load("camera_denoiser")
-    for verb in ("upscale", "count"):
-        assert main([verb, str(installed / "a.png")]) == 1
-        (line,) = capsys.readouterr().err.splitlines()
-        assert where in line
+    assert main(["count", str(installed / "a.png")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert where in line
 
 
 def test_a_variable_names_the_folder(installed, monkeypatch):
