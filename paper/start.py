@@ -56,6 +56,7 @@ def scaled(scale: float, shift: float) -> Callable[[AdaptiveConv2d], None]:
 
 def gained(gain: float) -> Callable[[AdaptiveConv2d], None]:
     def begin(layer: AdaptiveConv2d) -> None:
+        scaled(1.0, 0.0)(layer)
         static = torch.randn(layer.num_atoms * layer.num_elements).tanh()
         layer.generator = Gained(layer.generator, static, gain)
 
@@ -86,8 +87,11 @@ FORMS: dict[str, Callable[[AdaptiveConv2d], None]] = {
     "scale 0.1": scaled(0.1, 0.995),
     "scale 0.2, shift 0.5": scaled(0.2, 0.5),
     "scale 0.2, shift 2": scaled(0.2, 2.0),
+    "scale 1, shift 1": scaled(1.0, 1.0),
     "scale 0": scaled(0.0, 1.0),
     "gain 0.1": gained(0.1),
+    "gain 0.3": gained(0.3),
+    "gain 1": gained(1.0),
     "atoms as filters": drawn_as_filters(0.2),
 }
 # Ordinary convolutions in the same place.
@@ -170,21 +174,31 @@ def _epochs(
 # --- the paper's toy problem, at the demo's budget ------------------------------------------------------------------
 
 
-def toy(form: str, seed: int, data: Path) -> dict[str, Any]:
-    """One 7×7 layer, 1,500 steps of SGD on one image; mean square error in eval and in train mode."""
+def toy(form: str, seed: int, data: Path, optimiser: str = "sgd") -> dict[str, Any]:
+    """One 7×7 layer, 1,500 steps on one image; mean square error in eval and in train mode, and the size of mixing."""
     scene = pattern_map(seed)
     torch.manual_seed(seed)
     layer: nn.Module = nn.Conv2d(1, 1, 7, padding=3)
     if form not in CONVOLUTIONS:
         layer = start(AdaptiveConv2d(1, 1, 7, padding=3), form)
-    optimiser = torch.optim.SGD(layer.parameters(), lr=0.01, momentum=0.9)
-    for _ in range(1500):
+    method: torch.optim.Optimizer = torch.optim.Adam(layer.parameters(), lr=0.01)
+    if optimiser == "sgd":
+        method = torch.optim.SGD(layer.parameters(), lr=0.01, momentum=0.9)
+    curve = []
+    for step in range(1500):
         loss = (layer(scene.image) - scene.target).square().mean()
-        optimiser.zero_grad()
+        method.zero_grad()
         loss.backward()
-        optimiser.step()
+        method.step()
+        if step in (0, 19, 49, 99) or step % 100 == 99:
+            curve.append([step + 1, float(loss.detach()), float(layer.weight.detach().norm())])  # type: ignore[operator]
     with torch.no_grad():
-        return {"loss": float((layer.eval()(scene.image) - scene.target).square().mean()), "train loss": float(loss)}
+        tested = float((layer.eval()(scene.image) - scene.target).square().mean())
+    return {"loss": tested, "train loss": curve[-1][1], "curve": curve}
+
+
+def toy_adam(form: str, seed: int, data: Path) -> dict[str, Any]:
+    return toy(form, seed, data, "adam")
 
 
 # --- noise that varies over the photo, and noise that does not -------------------------------------------------------
@@ -335,7 +349,7 @@ def read_cifar(data: Path) -> tuple[Tensor, Tensor]:
     return images, torch.tensor([files[i][1] for i in order])
 
 
-PROBLEMS = {f.__name__: f for f in (two_colours, toy, patches, uniform, lenet, lenet_adamw)}
+PROBLEMS = {f.__name__: f for f in (two_colours, toy, toy_adam, patches, uniform, lenet, lenet_adamw)}
 
 
 def without_nan(value: Any) -> Any:

@@ -19,7 +19,7 @@ def bench(out: Folder = Path("bench"), threads: Count = 2, seconds: Number = 2.0
     """Measure one layer side by side: Conv2d of the same size, the unfold way, the reference and the native kernel.
 
     Forward and training, as ratios to Conv2d, with the peak memory of a fresh process each. Run it on an idle machine.
-    Takes ten to twenty minutes. Writes speed-PROCESSOR.json and speed-PROCESSOR.png, where PROCESSOR names the model and
+    Takes up to twenty minutes. Writes speed-PROCESSOR.json and speed-PROCESSOR.png, where PROCESSOR names the model and
     the vector instructions that the kernel ran with: figures of different processors are not mixed.
 
     Args:
