@@ -123,7 +123,7 @@ def write_onnx(program: ExportedProgram, file: Path, opset: int = OPSET) -> Call
                 input_names=["image"],
                 output_names=["result"],
                 verbose=False,
-                optimize=False,  # it takes minutes for a network of seven-by-seven windows; runtimes do it in seconds
+                optimize=False,  # it takes minutes for 7×7 windows; onnxruntime optimises as it loads a file
             )
             assert written is not None
             written.save(file)

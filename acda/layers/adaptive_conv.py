@@ -43,8 +43,8 @@ class AdaptiveConv2d(ConvLike):
     adaptivity: how much of a fresh layer's filters depends on the position, from 0, an ordinary convolution, to 1, the
         paper's initialisation. "How a fresh layer starts" in the documentation says why the default is small.
     adapt: what has its own filters. "pixel": every pixel. "image": every image, by Φ's predictions averaged over it.
-        "none": nothing; the coefficients are learnt, and there is no Φ. The others show what each step adds: they are
-        computed as ordinary convolutions, and "image" takes one batch size in exported programs.
+        "none": nothing; the coefficients are learnt, and there is no Φ. "image" and "none" are for comparisons and are
+        computed as ordinary convolutions; an exported program with "image" takes one batch size.
 
     >>> layer = AdaptiveConv2d(64, 128, 7, stride=2, padding=3)
     >>> layer(torch.randn(1, 64, 33, 50)).shape
