@@ -13,7 +13,7 @@ import acda
 from acda.backends import native
 
 PROJECT = Path(acda.__file__).parent.parent
-TESTS = ("test_native.py", "test_native_generator.py", "test_native_groups.py", "test_winograd.py")
+TESTS = [f"test_{name}.py" for name in ("native", "native_generator", "native_groups", "native_layer", "winograd")]
 
 pytestmark = [
     pytest.mark.slow,
