@@ -118,8 +118,7 @@ class Counting(Recipe):
         check_range(self, 16, LARGEST_SIDE, "crop")
         if not 0 < self.sigma <= LARGEST_SIDE:
             raise ValueError(f"sigma needs to be positive and at most {LARGEST_SIDE}; got {shown(self.sigma)}.")
-        if self.initial_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.initial_sha256):
-            raise ValueError(f"initial_sha256 needs to be 64 hexadecimal digits; got {shown(self.initial_sha256)}.")
+        _check_digest(self.initial_sha256)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,11 +137,19 @@ class Restoration(Recipe):
     """which of RealSR's scales; the ratio that the network is trained at"""
     degradation: Literal["noise", "size"] | None = None
     """for folders of clean photos: add noise, or halve and double the size, as they are read"""
+    initial_sha256: Digest = None
+    """SHA-256 of the file of initial weights; none: random weights"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_digest(self.initial_sha256)
         check_range(self, 1, LARGEST_SIDE, "crop")
         check_range(self, 1, 10**8, "crops")
+
+
+def _check_digest(digest: str | None) -> None:
+    if digest is not None and not re.fullmatch("[0-9a-f]{64}", digest):
+        raise ValueError(f"initial_sha256 needs to be 64 hexadecimal digits; got {shown(digest)}.")
 
 
 def recipe_from_json(text: str, source: str) -> Recipe:

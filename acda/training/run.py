@@ -47,7 +47,7 @@ class Run:
     data: Folder = Path("data")
     """folder of the dataset"""
     initial: MaybeFile = None
-    """weights of a trained classifier of the same kind to start from; counting only"""
+    """weights to start from: of a classifier of the same kind to count people, of the same network to restore photos"""
     out: MaybeFolder = None
     """folder of the run; runs/RECIPE unless given"""
     resume: bool = False
@@ -165,8 +165,10 @@ def _with_digest(recipe: Recipe, initial: Path | None) -> Recipe:
     """The recipe with the SHA-256 of the weights that the run starts from: their content decides, not their path."""
     if initial is None:
         return recipe
-    if not isinstance(recipe, Counting):
-        raise ValueError(f"--initial is for recipes that count people; this one is {type(recipe).__name__}.")
+    if not isinstance(recipe, Counting | Restoration):
+        raise ValueError(
+            f"--initial is for recipes that count people or restore photos; this one is {type(recipe).__name__}."
+        )
     with initial.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if recipe.initial_sha256 not in (None, found):
@@ -175,7 +177,7 @@ def _with_digest(recipe: Recipe, initial: Path | None) -> Recipe:
 
 
 def _find_initial(recipe: Recipe, run: Run) -> None:
-    if isinstance(recipe, Counting) and recipe.initial_sha256 and run.initial is None:
+    if isinstance(recipe, Counting | Restoration) and recipe.initial_sha256 and run.initial is None:
         raise ValueError(
             f"the recipe starts from weights with the SHA-256 {recipe.initial_sha256}. Give their file with --initial."
         )
@@ -186,7 +188,7 @@ def task_of(recipe: Recipe, run: Run) -> Task:
     if isinstance(recipe, Counting):
         return CountingTask.of(recipe, run.data, run.initial, run.workers)
     if isinstance(recipe, Restoration):
-        return RestorationTask.of(recipe, run.data, run.workers)
+        return RestorationTask.of(recipe, run.data, run.initial, run.workers)
     if isinstance(recipe, Classification):
         return ClassificationTask.of(recipe, run.data, run.workers, run.download, check=not run.resume)
     raise TypeError(f"there is no task for a recipe of type {type(recipe).__name__}.")

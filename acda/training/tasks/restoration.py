@@ -8,6 +8,7 @@ from torch import Tensor
 
 from acda.models import VariationalDenoiser, create_model
 from acda.photos.image_files import image_size
+from acda.photos.weights import fill, read_weights
 from acda.training.data.batches import TestBatches, TrainBatches
 from acda.training.data.degradations import DEGRADATIONS, MARGIN, Degradation
 from acda.training.data.pair_crops import UNIT, PairLoader, Photos, Pixels
@@ -38,8 +39,8 @@ class RestorationTask(Task):
         self.facts = {"scale": str(recipe.scale)} if recipe.scale else {}
 
     @classmethod
-    def of(cls, recipe: Restoration, data: Path, workers: int = 0) -> "RestorationTask":
-        """With the photos of a folder, whose sizes are checked."""
+    def of(cls, recipe: Restoration, data: Path, initial: Path | None = None, workers: int = 0) -> "RestorationTask":
+        """With the photos of a folder, whose sizes are checked. initial: weights of the same network to start from."""
         train, test = read_photos(recipe, data)
         for pair in train.pairs:
             least = recipe.crop + (MARGIN if recipe.degradation else 0)
@@ -48,7 +49,12 @@ class RestorationTask(Task):
         for pair in test.pairs if isinstance(test, Photos) else ():
             if min(image_size(pair.clean)) < SSIM_WINDOW:
                 raise ValueError(f"{pair.clean} is too small to be measured: {SSIM_WINDOW}×{SSIM_WINDOW} is needed.")
-        return cls(recipe, train, test, workers)
+        task = cls(recipe, train, test, workers)
+        if initial is not None:
+            state = read_weights(initial)[0]
+            own = {name.removeprefix("model."): t for name, t in state.items() if name.startswith("model.")}
+            fill(task.model, own, initial, recipe.model)
+        return task
 
     @classmethod
     def for_evaluation(cls, recipe: Restoration, data: Path) -> "RestorationTask":
