@@ -34,13 +34,16 @@ docs: $(READY)
 	$(VENV)/bin/python -m sphinx -W --keep-going -q docs build/docs
 
 # In dist/: the source distribution, and one wheel for this platform, any Python and any torch from 2.10 on. On Linux
-# its tag says how old the system may be; torch's own libraries are not copied into it.
+# its tag says how old the system may be; torch's own libraries are not copied into it, and of torch the kernel uses
+# the stable ABI alone.
 wheel: $(READY)
 	rm -rf dist build/wheel
 	$(VENV)/bin/python -m build --no-isolation --outdir dist
 	if ls dist/*-linux_*.whl >/dev/null 2>&1; then \
 	  PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python -m auditwheel repair --exclude 'libtorch*' --exclude 'libc10*' -w build/wheel dist/*-linux_*.whl && \
-	  rm dist/*-linux_*.whl && mv build/wheel/*.whl dist/; fi
+	  rm dist/*-linux_*.whl && mv build/wheel/*.whl dist/ && \
+	  $(VENV)/bin/python -m zipfile -e dist/*.whl build/wheel && \
+	  $(VENV)/bin/torch-abi-audit --check torch build/wheel/acda/backends/_native.so; fi
 	ls -l dist
 
 # Random cases until the minutes are over, e.g. make campaign MINUTES=60 ONLY=kernel FIGURES=campaign.json
