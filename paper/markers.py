@@ -12,7 +12,8 @@ A figure stands in a sentence, a table on separate lines. Write the markers, run
 
 `table: NAME` is the whole table as in RESULTS.md. With rows= and columns= it has these models and these columns, each
 dataset/metric or metric alone, or paper:dataset/metric for what the paper prints. `table: speed` is the one of
-`acda bench` (see paper/speed.py for its rows), `table: campaigns` that of `make campaign`. Besides figure there are
+`acda bench` (see paper/speed.py for its rows), `table: campaigns` that of `make campaign`, `table: neighbours` that of
+`benchmarks/neighbours.py`. Besides figure there are
 lead, smallest and largest, for differences over test photos; numbers.evaluate says what each comes to, and
 `python -m paper.render --list WORD` prints the paths.
 
@@ -22,6 +23,7 @@ In the notes of published.toml, where nothing has to be found again, a figure is
 import re
 
 from paper.campaigns import campaign_table
+from paper.neighbours import neighbour_table
 from paper.numbers import evaluate
 from paper.record import Record
 from paper.speed import speed_table
@@ -64,6 +66,8 @@ def table(record: Record, expression: str) -> str:
         if record.campaigns is None:
             raise ValueError("there is no benchmarks/results/campaigns.json: make campaign FIGURES=… writes it.")
         return campaign_table(record.campaigns)
+    if name == "neighbours":
+        return neighbour_table(record.neighbours)
     if not wanted:
         return "\n\n".join(whole(record, record.table(name)))
     if len(wanted) != 2:

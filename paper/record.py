@@ -29,6 +29,8 @@ class Record:
     """of `acda bench`, for each processor"""
     campaigns: dict[str, Any] | None = None
     """of `make campaign`, as the file has it"""
+    neighbours: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """of `benchmarks/neighbours.py`, by processor, as the files have it"""
 
     @classmethod
     def read(cls, folder: Path = HERE) -> "Record":
@@ -40,7 +42,9 @@ class Record:
         benches = sorted(measured.glob("speed-*.json"))
         speed = [row for path in benches for row in speed_rows(json.loads(path.read_text()), path.stem)]
         results = {path.name: json.loads(path.read_text()) for path in files}
-        record = cls(tables, words, results, speed, _read(measured / CAMPAIGNS))
+        files = sorted(measured.glob("neighbours-*.json"))
+        neighbours = {path.stem.removeprefix("neighbours-"): json.loads(path.read_text()) for path in files}
+        record = cls(tables, words, results, speed, _read(measured / CAMPAIGNS), neighbours)
         record.check()
         return record
 
