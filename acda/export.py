@@ -68,7 +68,10 @@ def record(model: OnTensors) -> ExportedProgram:
     if not _is_fixed(model):
         sizes |= {2: Dim("height", min=SMALLEST), 3: Dim("width", min=SMALLEST)}
     with torch.no_grad(), _silence():
-        return torch.export.export(model, (_example(model, RECORDED),), dynamic_shapes=(sizes,))
+        program = torch.export.export(model, (_example(model, RECORDED),), dynamic_shapes=(sizes,))
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # which names files of this machine
+    return program
 
 
 def compare(model: OnTensors, run: Callable[[Tensor], Tensor]) -> float:
@@ -123,9 +126,10 @@ def write_onnx(program: ExportedProgram, file: Path, opset: int = OPSET) -> Call
                 input_names=["image"],
                 output_names=["result"],
                 verbose=False,
-                optimize=False,  # it takes minutes for 7×7 windows; onnxruntime optimises as it loads a file
+                optimize=False,  # it takes minutes without bases; onnxruntime optimises as it loads a file
             )
             assert written is not None
+            _forget_code(written.model)
             written.save(file)
             session = need("onnxruntime", "onnx").InferenceSession(file, providers=["CPUExecutionProvider"])
         except Exception as error:  # exporter, converter of opsets and runtime have an error of their own each
@@ -139,6 +143,12 @@ def write_onnx(program: ExportedProgram, file: Path, opset: int = OPSET) -> Call
         return torch.from_numpy(session.run(None, {"image": x.numpy()})[0])
 
     return run
+
+
+def _forget_code(model: Any) -> None:
+    """Remove what torch notes of the Python code at each node, which no other program reads."""
+    for node in model.graph.all_nodes():
+        node.metadata_props.clear()
 
 
 def _example(model: nn.Module, size: tuple[int, int, int]) -> Tensor:

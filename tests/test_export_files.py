@@ -1,5 +1,7 @@
 """Files for other programs: what is written runs elsewhere at any size, and what cannot be written is said."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -57,6 +59,23 @@ def test_a_program_of_torch_is_the_same(weights, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["onnx", "pt2"])
+def test_a_file_tells_nothing_of_this_machine(suffix, weights, tmp_path):
+    export.export(weights, tmp_path / f"a.{suffix}")
+    assert str(Path(export.__file__).parent).encode() not in (tmp_path / f"a.{suffix}").read_bytes()
+
+
+def test_an_adaptive_layer_is_fewer_nodes_than_its_window_has_taps(tmp_path):
+    """With several nodes for each of 49 taps, a network would take minutes to write."""
+    counts = []
+    for blocks in (1, 2):
+        model = create_model("photo_unet", width=4, outer=1, inner=blocks, hidden=4)
+        program = export.record(OnTensors(ready(model, IMAGENET_STATISTICS, {"model": "photo_unet"})).eval())
+        export.write_onnx(program, tmp_path / f"{blocks}.onnx")
+        counts.append(len(onnx.load(tmp_path / f"{blocks}.onnx").graph.node))
+    assert counts[1] - counts[0] < 2 * 49, "one block more: the layer, ReLU, a convolution and a sum"
+
+
 def test_enlarging_is_part_of_the_file(weights, tmp_path):
     export.export(weights, tmp_path / "a.onnx", scale=2)
     _, run = session_of(tmp_path / "a.onnx")

@@ -42,7 +42,10 @@ def adaptive_conv2d(
     M, L = alpha.shape[1:3]
     weight = mixing.flatten(1)[:, :, None, None]
 
-    if bases is not None and C * L * (k2 + M) < M * k2 * (L + C):
+    if bases is not None and torch.compiler.is_exporting():
+        # A file for other programs: a few nodes for the layer instead of several for each tap.
+        responses, numbers_per_pixel = bases_then_products, 2 * C * (L + M)
+    elif bases is not None and C * L * (k2 + M) < M * k2 * (L + C):
         # Few channels: filtering them with the fixed elements first takes fewer multiplications.
         responses, numbers_per_pixel = bases_then_coefficients, C * (L + M)
     else:
@@ -112,11 +115,21 @@ def atoms_then_taps(x: Tensor, alpha: Tensor, bases: Tensor | None, window: Wind
 
 def bases_then_coefficients(x: Tensor, alpha: Tensor, bases: Tensor | None, window: Window) -> Tensor:
     """The same z in the other order, Σ_l α[m, l]·(ψ_l ∗ x[c]): one ordinary convolution, then a blend per pixel."""
+    return _sum_of_products(_filtered(x, bases, window).unbind(2), alpha.unbind(2))
+
+
+def bases_then_products(x: Tensor, alpha: Tensor, bases: Tensor | None, window: Window) -> Tensor:
+    """The same, with the blend of a pixel as one product of matrices, (C, L) by (L, M)."""
+    u = _filtered(x, bases, window)
+    return (u.permute(0, 3, 4, 1, 2) @ alpha.permute(0, 3, 4, 2, 1)).permute(0, 3, 4, 1, 2)
+
+
+def _filtered(x: Tensor, bases: Tensor | None, window: Window) -> Tensor:
+    """Every channel filtered with every fixed element: (B, C, L, P, Q)"""
     assert bases is not None
     B, C, H, W = x.shape
     u = F.conv2d(x.reshape(B * C, 1, H, W), bases[:, None], None, window.stride, 0, window.dilation)
-    u = u.unflatten(0, (B, C))
-    return _sum_of_products(u.unbind(2), alpha.unbind(2))
+    return u.unflatten(0, (B, C))
 
 
 def sum_over_taps(x: Tensor, filters: Tensor, window: Window) -> Tensor:
