@@ -6,8 +6,8 @@
     python -m paper.alternatives --data DIR                # the project's own tables: results/alternatives.json and
                                                            # results/upscaling.json
 
---only names the methods to run. Figures of other methods that the results file has are kept; --bm3d adds BM3D, which
-takes a minute for each photo.
+--only names the methods to run, --sets the sets of noisy photos (set14_25, polyu, …). Figures of other methods that the
+results file has are kept; --bm3d adds BM3D, which takes a minute for each photo.
 
 Each method runs at its defaults and, where it has a strength, at the best one for each photo, which a person does not
 know: judged by the clean photo. BM3D is told the true σ of white noise. Its licence (PyPI's bm3d) allows research only.
@@ -143,10 +143,12 @@ def sharp_sets(data: Path) -> dict[str, list[Pixels]]:
     }
 
 
-def own_tables(data: Path, with_bm3d: bool, only: list[str] | None) -> None:
+def own_tables(data: Path, with_bm3d: bool, only: list[str] | None, sets: list[str] | None) -> None:
     """Add what the results file lacks, and our own figures anew."""
     rows: list[Row] = read("alternatives")["rows"]
     for dataset, pairs in noisy_sets(data):
+        if sets and dataset not in sets:
+            continue
         methods = denoisers() | (bm3d_for(pairs) if with_bm3d else {})
         if dataset.endswith("_clean"):
             methods = {name: methods[name] for name in OURS}
@@ -235,6 +237,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, metavar="DIR")
     parser.add_argument("--bm3d", action="store_true")
     parser.add_argument("--only", nargs="+", metavar="METHOD")
+    parser.add_argument("--sets", nargs="+", metavar="SET")
     options = parser.parse_args()
     if options.denoise:
         pairs = own_pairs(*options.denoise)
@@ -244,7 +247,7 @@ def main() -> None:
         for times in SCALES:
             compare_upscaling([read_rgb(path) for path in images_in(options.upscale)], times, f"your photos, ×{times}")
     if options.data and (not options.only or set(options.only) - {"upscaler"}):
-        own_tables(options.data, options.bm3d, options.only)
+        own_tables(options.data, options.bm3d, options.only, options.sets)
     if options.data and (not options.only or "upscaler" in options.only):
         own_upscaling(options.data)
 
