@@ -82,7 +82,8 @@ def denoisers() -> dict[str, list[Method]]:
         "nlm": [lambda photo, sigma: nlm(photo, 3)],
         "nlm_best": [_at(nlm, strength) for strength in NLM_STRENGTHS],
         "wavelets": [lambda photo, sigma: wavelets(photo, None)],
-        "wavelets_best": [_at(wavelets, sigma) for sigma in WAVELET_SIGMAS],
+        # Its own estimate is one of the choices.
+        "wavelets_best": [lambda photo, sigma: wavelets(photo, None), *(_at(wavelets, s) for s in WAVELET_SIGMAS)],
     }
 
 
