@@ -70,11 +70,14 @@ void differentiate(const ConvGeometry& s, const T* x, const T* grad, T* dweight)
     return sums;
   });
   constexpr int64_t kPanel = Direct::kPanel;
-  for (const auto& sums : shares)
-    for (int64_t o = 0; o < s.O; ++o)
-      for (int64_t c = 0; c < s.C; ++c)
-        for (int64_t t = 0; t < s.k * s.k; ++t)
-          dweight[(o * s.C + c) * s.k * s.k + t] += sums->sums[((c / kPanel * s.k * s.k + t) * s.O + o) * kPanel + c % kPanel];
+  torch::stable::parallel_for(0, s.O, 8, [&](int64_t begin, int64_t end) {
+    for (const auto& sums : shares)
+      for (int64_t o = begin; o < end; ++o)
+        for (int64_t c = 0; c < s.C; ++c)
+          for (int64_t t = 0; t < s.k * s.k; ++t)
+            dweight[(o * s.C + c) * s.k * s.k + t] +=
+                sums->sums[((c / kPanel * s.k * s.k + t) * s.O + o) * kPanel + c % kPanel];
+  });
 }
 
 // Numbers for each channel.

@@ -44,7 +44,9 @@ class Layer {
       const T* bias, T* y)
       : s(s), squeeze(first.s), predict(second.s), x(x), y(y), plan(s, bases, false),
         packed(s, plan, bases, mixing, bias, false), packed_squeeze(squeeze, first.weight, first.shift) {
-    height = (kPixels + s.Q - 1) / s.Q;
+    // A small map has a strip for each thread.
+    const int64_t shares = (torch::stable::get_num_threads() + s.B - 1) / s.B;
+    height = std::min((kPixels + s.Q - 1) / s.Q, (s.P + shares - 1) / shares);
     // As convolve() would choose for the whole batch, so that the results are the same bit for bit.
     ConvGeometry all = predict;
     all.B = s.B;
