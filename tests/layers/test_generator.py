@@ -177,7 +177,8 @@ def test_normalisations_may_stay_in_float32(by):
     with torch.no_grad():
         inference = run(generator, x, by)
     assert inference.dtype == torch.bfloat16
-    torch.testing.assert_close(inference.float(), run(generator, x, by).float(), rtol=0.05, atol=0.05)
+    two_units = 2 * torch.finfo(torch.bfloat16).eps
+    torch.testing.assert_close(inference.float(), run(generator, x, by).float(), rtol=0, atol=two_units)
 
 
 @by_all
