@@ -1,7 +1,7 @@
 """Crowd counting on frozen ImageNet features: the same decoder with adaptive layers and with others.
 
-    python -m paper.heads --data DIR --cache DIR --search    # loss and rate, on held-out photos, into studies/heads.json
-    python -m paper.heads --data DIR --cache DIR             # three seeds of each, into results/heads.json
+    python -m paper.heads --data DIR --cache DIR --search    # loss, rate on held-out photos: studies/heads.json
+    python -m paper.heads --data DIR --cache DIR             # three seeds of each: results/heads.json
 
 DIR has `shanghaitech/part_A` and `free_photos`, whose photos without people are negatives. Features of
 EfficientNet-lite0 are computed once into the folder --cache (some ten minutes, 1.3 GB). A run that its file has already
