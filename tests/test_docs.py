@@ -133,7 +133,7 @@ def test_every_public_name_is_on_the_api_page():
     assert {name for name in modules if f":: acda.{name}." not in page} == set()
 
 
-@pytest.mark.parametrize("name", documented())
+@pytest.mark.parametrize("name", [name for name in documented() if callable(thing_of(name))])
 def test_every_public_argument_is_described(name):
     thing = thing_of(name)
     arguments = set(inspect.signature(thing).parameters) - SAID_ONCE

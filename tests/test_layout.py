@@ -23,6 +23,8 @@ TOGETHER = {
         *("layers/involution", "layers/kernel_prediction", "layers/pixel_adaptive"),
     ],
     "layers/test_as_conv2d.py": ["layers/conv_like"],
+    "layers/test_adapt.py": ["layers/shared_filters"],
+    "layers/test_generator.py": ["layers/batch_norm"],
     "models/test_ad_resnet.py": ["models/blocks"],
     "models/test_options.py": ["models/photo_unet"],
     "test_compat.py": [

@@ -1,22 +1,23 @@
 """AdaptiveConv2d: Conv2d with a filter of its own at every pixel."""
 
-import math
 import warnings
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from acda.backends import Backend, choose
-from acda.backends.calling import autocast_on, call, like_input
+from acda.backends.calling import call, like_input
 from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
 from acda.checks import check_operands
 from acda.layers.conv_like import ConvLike, check_counts
-from acda.layers.generator import TANH_POWER, AtomGenerator, ConstantAtoms
-from acda.layers.imitation import EXACT, ConversionWarning, imitate, start_from, why_not_conv2d
+from acda.layers.fused import Folded, fold_steps, predict
+from acda.layers.generator import AtomGenerator, ConstantAtoms
+from acda.layers.imitation import EXACT, ConversionWarning, imitate, make_like, start_from
+from acda.layers.shared_filters import convolve_images
+from acda.layers.start import check_learnable, draw_mixing, energy_of_atoms, make_bases
 from acda.window import Pair
 
 # The built-in Φ, where nothing else is asked for.
@@ -52,7 +53,13 @@ class AdaptiveConv2d(ConvLike):
     """
 
     bases: Tensor | None
-    _backend: str = "auto"
+    backend: str = "auto"
+    """The backend that computes the layer, as in acda.functional: "auto", or the name of one to require it.
+
+    torch.export records plain torch operations, which run anywhere, unless this is "native": then the program keeps the
+    operators of the CPU kernel (acda::…). Then `import acda` before loading it, and pass inputs in the memory format
+    that it was exported with.
+    """
 
     def __init__(
         self,
@@ -90,14 +97,18 @@ class AdaptiveConv2d(ConvLike):
         self._given_bases = None
         if isinstance(bases, Tensor) and not isinstance(bases, nn.Parameter) and not bases.is_meta:
             self._given_bases = bases.detach().cpu().clone()
-        self._register_bases(bases, device or torch.get_default_device(), dtype)
+        own = make_bases(bases, self.window.side, num_bases, device or torch.get_default_device(), dtype)
+        if isinstance(own, nn.Parameter):
+            self.bases = own
+        else:
+            self.register_buffer("bases", own)
         self.mixing = nn.Parameter(
             torch.empty(out_channels, in_channels // groups, num_atoms, device=device, dtype=dtype)
         )
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         )
-        self._check_learnable_bases()
+        check_learnable(self.bases, self.mixing)
         self._made_generator = generator is None
         if generator is None:
             self.generator: nn.Module = self._default_generator(hidden, first_kernel, adaptivity, device, dtype)
@@ -110,8 +121,9 @@ class AdaptiveConv2d(ConvLike):
         self.check(x, self.mixing)
         kernels = choose(self.backend, x, self.bases)
         if self.adapt != "pixel":
-            return self._convolved(x, kernels)
-        if kernels.adaptive_layer is not None and (steps := self._fixed_steps(x)) is not None:
+            return like_input(convolve_images(self, x, self._shared_coefficients(x, kernels)), x)
+        if steps := self._folded_steps(x, kernels):
+            assert kernels.adaptive_layer is not None
             operands = (self.bases, self.mixing, self.bias)
             return like_input(kernels.adaptive_layer(x, *steps, *operands, self.window, self.groups), x)
         # Φ and the operator both take this format: change it once, not twice.
@@ -125,53 +137,28 @@ class AdaptiveConv2d(ConvLike):
         y = call(kernels.adaptive_conv2d, tensors, window, self.groups, keeps_half=kernels.KEEPS_HALF)
         return like_input(y, x)
 
-    def _convolved(self, x: Tensor, kernels: Backend) -> Tensor:
-        """The layer where the pixels of an image share their filters: an ordinary convolution of each image."""
+    def _folded_steps(self, x: Tensor, kernels: Backend) -> tuple[Folded, Folded] | None:
+        """Φ as two convolutions, where the backend can compute the whole layer from them; else None."""
+        if kernels.adaptive_layer is None or (self.bases is not None and self.bases.dtype != x.dtype):
+            return None
+        return fold_steps(self.generator, x, self.num_atoms * self.num_elements, self.window)
+
+    def _shared_coefficients(self, x: Tensor, kernels: Backend) -> Tensor:
+        """What the pixels of an image share, of each image or of all: (B, M·L) or (1, M·L)."""
         if isinstance(self.generator, ConstantAtoms):
-            alpha = self.generator.constants[None]
-        else:
-            alpha = self._coefficients(x, kernels)[..., 0, 0].flatten(1)
-        if not len(alpha):
-            alpha = alpha.new_zeros(1, alpha.shape[1])  # a batch of no images has filters too
-        filters = self.filters_from(alpha).to(x.dtype)
-        inner, window = self.extended(x)
-        images = len(filters)
-        together = inner.reshape(len(x) // images, images * self.in_channels, *inner.shape[2:])
-        _, stride, padding, dilation = window
-        y = F.conv2d(together, filters.flatten(0, 1), None, stride, padding, dilation, images * self.groups)
-        return like_input(self.biased(y.reshape(len(x), self.out_channels, *y.shape[2:])), x)
-
-    def filters_from(self, coefficients: Tensor) -> Tensor:
-        """The filters that these coefficients make, one set for each image: (B, M·L) → (B, O, C/groups, k, k)."""
-        alpha = coefficients.unflatten(1, (self.num_atoms, -1))[..., None, None]
-        bases = None if self.bases is None else self.bases.to(alpha.dtype)
-        atoms = compose_atoms(alpha, bases, self.window.side)[..., 0, 0]
-        return torch.einsum("ocm,bmij->bocij", self.mixing.to(alpha.dtype), atoms)
-
-    def _fixed_steps(self, x: Tensor) -> Any:
-        """Φ as two convolutions, where a backend can take it together with the operator; else None."""
-        phi = self.generator
-        if type(phi) is not AtomGenerator or "forward" in vars(phi) or phi.window != self.window:
-            return None
-        if phi.predict.out_channels != self.num_atoms * self.num_elements:
-            return None
-        same = self.bases is None or self.bases.dtype == x.dtype
-        if not same or x.dtype not in (torch.float32, torch.float64) or autocast_on(x) or torch.is_grad_enabled():
-            return None
-        return phi.fixed_steps(x)
+            return self.generator.constants[None]
+        return self._coefficients(x, kernels)[..., 0, 0].flatten(1)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """α, what Φ predicts for every output pixel: (B, M, L, P, Q)."""
         self.check(x, self.mixing)
-        return self._coefficients(x)
+        return self._coefficients(x, choose(self.backend, x, self.bases))
 
-    def _coefficients(self, x: Tensor, kernels: Backend | None = None) -> Tensor:
+    def _coefficients(self, x: Tensor, kernels: Backend) -> Tensor:
         """coefficients, of an input that was checked."""
         P, Q = self.window.output_size(x.shape[2], x.shape[3])
         M, L = self.num_atoms, self.num_elements
-        # Any other Φ, even one derived from ours, may take nothing but the map.
-        ours = type(self.generator) is AtomGenerator and "forward" not in vars(self.generator)
-        alpha = self.generator(x, kernels=kernels) if ours else self.generator(x)
+        alpha = predict(self.generator, x, kernels)
         if not isinstance(alpha, Tensor) or tuple(alpha.shape) != (x.shape[0], M * L, P, Q):
             came = tuple(alpha.shape) if isinstance(alpha, Tensor) else type(alpha).__name__
             raise ValueError(
@@ -225,28 +212,7 @@ class AdaptiveConv2d(ConvLike):
         conv: what is not exactly an nn.Conv2d is refused.
         options: further arguments of the layer.
         """
-        if reason := why_not_conv2d(conv):
-            raise TypeError(f"an adaptive layer cannot take the place of this module: {reason}.")
-        layer = cls(
-            conv.in_channels,
-            conv.out_channels,
-            _as_pair(conv.kernel_size),
-            _as_pair(conv.stride),
-            conv.padding if isinstance(conv.padding, str) else _as_pair(conv.padding),
-            _as_pair(conv.dilation),
-            conv.groups,
-            conv.bias is not None,
-            conv.padding_mode,
-            conv.weight.device,
-            conv.weight.dtype,
-            **options,
-        )
-        # Learnable bases are the caller's, and may serve several layers.
-        layer.mixing.requires_grad_(conv.weight.requires_grad)
-        layer.generator.requires_grad_(conv.weight.requires_grad)
-        if conv.bias is not None and layer.bias is not None:
-            layer.bias.requires_grad_(conv.bias.requires_grad)
-        return layer.train(conv.training)
+        return make_like(cls, conv, **options)
 
     @classmethod
     def from_conv2d(
@@ -325,22 +291,6 @@ class AdaptiveConv2d(ConvLike):
         """L, how many basis elements an atom blends."""
         return self.window.side**2 if self.bases is None else self.bases.shape[0]
 
-    @property
-    def backend(self) -> str:
-        """The backend that computes the layer, as in acda.functional: "auto", or the name of one to require it.
-
-        torch.export records plain torch operations, which run anywhere, unless this is "native": then the program
-        keeps the operators of the CPU kernel (acda::…). Then `import acda` before loading it, and pass inputs in the
-        memory format that it was exported with.
-        """
-        return self._backend
-
-    @backend.setter
-    def backend(self, backend: str) -> None:
-        self._backend = backend
-        if isinstance(self.generator, AtomGenerator):
-            self.generator.backend = backend
-
     def extra_repr(self) -> str:
         bases = None if self.bases is None else tuple(self.bases.shape)
         adapt = "" if self.adapt == "pixel" else f", adapt={self.adapt!r}"
@@ -372,75 +322,17 @@ class AdaptiveConv2d(ConvLike):
     def _reset_mixing(self, gain: float) -> None:
         if self.mixing.is_meta or isinstance(self.mixing, FakeTensor):
             return  # it has no numbers
-        # Conv2d draws weights and bias from ±1/√fan_in, and white input comes out with a third of its variance. Ours
-        # sums the responses of M atoms to C/groups channels, each with the variance ‖D_m‖².
-        fan_in = self.mixing.shape[1] * self.window.side**2
-        bound = gain / math.sqrt(self.mixing.shape[1] * self._energy_of_atoms())
-        nn.init.uniform_(self.mixing, -bound, bound)
-        if self.bias is not None:
-            nn.init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+        phi = self.generator if self._made_generator else None
+        energy = energy_of_atoms(phi, self.num_atoms, self._elements())
+        draw_mixing(self.mixing, self.bias, self.window.side, energy, gain)
 
-    def _energy_of_atoms(self) -> float:
-        """E Σ‖D_m‖² of a fresh layer, where Φ's last normalisation sees standard normal numbers."""
-        elements = torch.eye(self.num_elements, dtype=torch.float64)
-        if self.bases is not None and not self._uses_fourier_bessel:
-            elements = self.bases.detach().cpu().double().flatten(1)
-        elif self.bases is not None:  # which the meta device has no numbers of
-            elements = multiscale_fourier_bessel(self.window.side, self.num_bases, dtype=torch.float64).flatten(1)
-        if not (self._made_generator and isinstance(self.generator, AtomGenerator | ConstantAtoms)):
-            return self.num_atoms * TANH_POWER * float(elements.square().sum())
-        mean, variance = self.generator.fresh_moments()
-        fixed = mean.view(self.num_atoms, -1) @ elements
-        return float(fixed.square().sum() + (variance.view(self.num_atoms, -1) @ elements.square()).sum())
-
-    def _check_learnable_bases(self) -> None:
-        """A parameter stays what it is, and so has to be what the layer is."""
-        bases, mixing = self.bases, self.mixing
-        if not isinstance(bases, nn.Parameter):
-            return
-        elsewhere = bases.device != mixing.device and not (bases.is_meta or mixing.is_meta)
-        if bases.dtype != mixing.dtype or elsewhere:
-            raise TypeError(
-                f"learnable bases need the layer's own dtype and device, {mixing.dtype} on {mixing.device}; got "
-                f"{bases.dtype} on {bases.device}. Make the parameter with them."
-            )
-
-    def _register_bases(
-        self, bases: str | Tensor | None, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
-        side = self.window.side
-        if isinstance(bases, str):
-            if bases != "fourier_bessel":
-                raise ValueError(f'bases needs "fourier_bessel", None or a tensor (L, k, k); got {bases!r}.')
-            if side == 1:
-                raise ValueError(
-                    "Fourier-Bessel bases need a kernel of at least 3×3; got 1×1. Pass bases=None, and Φ predicts "
-                    "the single weight of each atom."
-                )
-            bases = multiscale_fourier_bessel(side, self.num_bases, device=device, dtype=dtype)
-        if bases is None:
-            self.register_buffer("bases", None)
-            return
-        if not isinstance(bases, Tensor) or not bases.is_floating_point():
-            came = bases.dtype if isinstance(bases, Tensor) else type(bases).__name__
-            raise TypeError(f'bases needs "fourier_bessel", None or a floating-point tensor (L, k, k); got {came}.')
-        if bases.ndim != 3 or bases.shape[0] < 1 or tuple(bases.shape[1:]) != (side, side):
-            raise ValueError(
-                f"bases needs elements of the kernel's own size, (L, {side}, {side}); got {tuple(bases.shape)}. "
-                "Zero-pad smaller elements."
-            )
-        if not self._uses_fourier_bessel and not bases.is_meta and not bases.detach().any():
-            raise ValueError("bases needs elements that are not all zero: no filter can be made of them.")
-        if isinstance(bases, nn.Parameter):
-            self.bases = bases
-        else:
-            own = bases.detach().clone().to(device=device, dtype=dtype or torch.get_default_dtype())
-            self.register_buffer("bases", own)
-
-
-def _as_pair(pair: tuple[int, ...]) -> tuple[int, int]:
-    """Conv2d's own attributes are pairs that their type does not tell."""
-    return pair[0], pair[1]
+    def _elements(self) -> Tensor:
+        """The basis elements, (L, k²) in float64; computed again where the meta device may have no numbers of them."""
+        if self.bases is None:
+            return torch.eye(self.num_elements, dtype=torch.float64)
+        if self._uses_fourier_bessel:
+            return multiscale_fourier_bessel(self.window.side, self.num_bases, dtype=torch.float64).flatten(1)
+        return self.bases.detach().cpu().double().flatten(1)
 
 
 def _check_generator(generator: nn.Module, hidden: int, first_kernel: int, adaptivity: float) -> None:

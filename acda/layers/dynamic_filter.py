@@ -9,9 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from acda.backends import choose
 from acda.backends.calling import like_input
 from acda.backends.reference import needs_grad
 from acda.layers.conv_like import ConvLike
+from acda.layers.fused import predict
 from acda.layers.generator import TANH_POWER, AtomGenerator
 from acda.window import Pair
 
@@ -81,7 +83,7 @@ class DynamicFilterConv2d(ConvLike):
     def filters(self, x: Tensor) -> Tensor:
         """The filters of every output pixel: (B, O, C/groups, k, k, P, Q)."""
         k = self.window.side
-        return self.predict(self.generator(x)).unflatten(1, (self.out_channels, -1, k, k))
+        return self.predict(predict(self.generator, x, choose("auto", x))).unflatten(1, (self.out_channels, -1, k, k))
 
     def bytes_needed(self, x: Tensor) -> int:
         """What the filters take for this input, and their gradients where there will be some."""

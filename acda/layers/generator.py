@@ -1,15 +1,19 @@
 """Φ, the small network that reads each pixel's neighbourhood and predicts the coefficients of its filter."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acda.backends import Backend, choose
 from acda.checks import check_alike, check_input
-from acda.layers.conv_like import check_counts, check_padding_mode, has_hooks
-from acda.layers.step import ForgivingBatchNorm2d, fixed, step
+from acda.layers.batch_norm import ForgivingBatchNorm2d
+from acda.layers.conv_like import check_counts, check_padding_mode
 from acda.window import Pair, Window, kernel_side
+
+# x, convolution, normalisation, padding → tanh(norm(conv(x)))
+Step = Callable[[Tensor, nn.Module, nn.Module, tuple[int, int]], Tensor]
 
 # E[tanh²(g)] for a standard normal g: the mean square of what a fresh Φ predicts in train mode.
 TANH_POWER = 0.394294
@@ -28,9 +32,6 @@ class AtomGenerator(nn.Module):
     >>> AtomGenerator(16, 6 * 18, kernel_size=7, stride=2, padding=3)(torch.randn(1, 16, 11, 12)).shape
     torch.Size([1, 108, 6, 6])
     """
-
-    # Which of acda.functional's backends computes it; an AdaptiveConv2d passes its own on.
-    backend: str = "auto"
 
     def __init__(
         self,
@@ -104,31 +105,20 @@ class AtomGenerator(nn.Module):
         variance = values.square() @ share - mean.square()
         return mean, torch.zeros_like(variance) if self.per_image else variance
 
-    def forward(self, x: Tensor, *, kernels: Backend | None = None) -> Tensor:
-        """kernels: the backend to compute it with, from a layer that has checked x; asked for here unless given."""
-        if kernels is None:
+    def forward(self, x: Tensor, *, step: Step | None = None) -> Tensor:
+        """step: computes convolution, normalisation and Tanh, for a layer that has checked x; else the modules do."""
+        if step is None:
             check_input(x)
-            kernels = choose(self.backend, x)
-        self._check_fit(x)
+            step = plain_step
+        self.check_fit(x)
         margin = self.squeeze.kernel_size[0] // 2
-        hidden = self._step(x, self.squeeze, self.squeeze_norm, (margin, margin), kernels)
-        alpha = self._step(hidden, self.predict, self.predict_norm, self._margins(), kernels)
+        hidden, padding = self._extend(x, (margin, margin))
+        hidden, padding = self._extend(step(hidden, self.squeeze, self.squeeze_norm, padding), self._margins())
+        alpha = step(hidden, self.predict, self.predict_norm, padding)
         return alpha.mean((2, 3), keepdim=True).expand_as(alpha) if self.per_image else alpha
 
-    def fixed_steps(self, x: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
-        """Weight and shift of both steps, where each is one convolution for now; x is the map to be read.
-
-        None where that is not so, or the first is wider than 1×1, or zeros are not what lies outside the map, or
-        somebody listens to what this module returns.
-        """
-        if self.per_image or self.padding_mode != "zeros" or self.squeeze.kernel_size != (1, 1) or has_hooks(self):
-            return None
-        self._check_fit(x)
-        squeeze = fixed(self.squeeze, self.squeeze_norm)
-        predict = None if squeeze is None else fixed(self.predict, self.predict_norm)
-        return None if squeeze is None or predict is None else (squeeze, predict)
-
-    def _check_fit(self, x: Tensor) -> None:
+    def check_fit(self, x: Tensor) -> None:
+        """A map with the generator's channels, dtype and device, and large enough for its window."""
         if x.shape[1] != self.in_channels:
             raise ValueError(f"the generator needs {self.in_channels} channels in (B, C, H, W); got {tuple(x.shape)}.")
         if type(self.squeeze) is nn.Conv2d:
@@ -139,10 +129,6 @@ class AtomGenerator(nn.Module):
         """How far outside the map a 3×3 window has to begin to share its centre with the layer's first window."""
         (py, px), (ry, rx) = self.window.padding, self.window.reach
         return py - ry + 1, px - rx + 1
-
-    def _step(self, x: Tensor, conv: nn.Module, norm: nn.Module, margins: tuple[int, int], kernels: Backend) -> Tensor:
-        x, padding = self._extend(x, margins)
-        return step(x, conv, norm, padding, kernels)
 
     def _extend(self, x: Tensor, margins: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """The map extended by these margins in the layer's padding mode.
@@ -207,6 +193,13 @@ class ConstantAtoms(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         size = self.window.output_size(x.shape[2], x.shape[3])
         return self.constants[None, :, None, None].expand(x.shape[0], -1, *size)
+
+
+def plain_step(x: Tensor, conv: nn.Module, norm: nn.Module, padding: tuple[int, int]) -> Tensor:
+    """tanh(norm(conv(x))), negative padding cropping the map."""
+    py, px = padding
+    y: Tensor = norm(conv(F.pad(x, (px, px, py, py))))
+    return y.tanh()  # not in place: a hook may have kept what the normalisation returned
 
 
 def _source(size: int, margin: int, mode: str, device: torch.device) -> Tensor:

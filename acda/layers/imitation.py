@@ -10,6 +10,7 @@ from acda.bases import multiscale_fourier_bessel
 from acda.decompose import decompose_filters
 from acda.layers.conv_like import has_hooks
 from acda.layers.generator import AtomGenerator, ConstantAtoms
+from acda.layers.shared_filters import filters_from
 
 if TYPE_CHECKING:
     from acda.layers.adaptive_conv import AdaptiveConv2d
@@ -78,6 +79,37 @@ def exact_options(conv: nn.Conv2d, num_bases: int, bases: str | Tensor | None) -
     return {"num_atoms": atoms, "bases": None}
 
 
+def make_like(kind: type[Layer], conv: nn.Conv2d, **options: Any) -> Layer:
+    """AdaptiveConv2d.like."""
+    if reason := why_not_conv2d(conv):
+        raise TypeError(f"an adaptive layer cannot take the place of this module: {reason}.")
+    layer = kind(
+        conv.in_channels,
+        conv.out_channels,
+        _as_pair(conv.kernel_size),
+        _as_pair(conv.stride),
+        conv.padding if isinstance(conv.padding, str) else _as_pair(conv.padding),
+        _as_pair(conv.dilation),
+        conv.groups,
+        conv.bias is not None,
+        conv.padding_mode,
+        conv.weight.device,
+        conv.weight.dtype,
+        **options,
+    )
+    # Learnable bases are the caller's, and may serve several layers.
+    layer.mixing.requires_grad_(conv.weight.requires_grad)
+    layer.generator.requires_grad_(conv.weight.requires_grad)
+    if conv.bias is not None and layer.bias is not None:
+        layer.bias.requires_grad_(conv.bias.requires_grad)
+    return layer.train(conv.training)
+
+
+def _as_pair(pair: tuple[int, ...]) -> tuple[int, int]:
+    """Conv2d's own attributes are pairs that their type does not tell."""
+    return pair[0], pair[1]
+
+
 def start_from(
     kind: type[Layer], conv: nn.Conv2d, exact: bool, num_atoms: int | None = None, **options: Any
 ) -> tuple[Layer, float]:
@@ -118,5 +150,5 @@ def imitate(layer: "AdaptiveConv2d", weight: Tensor, bias: Tensor | None) -> flo
     if layer.bias is not None:
         layer.bias.copy_(torch.zeros_like(layer.bias) if bias is None else bias)
     phi.become(halved.flatten())
-    own, given = layer.filters_from(phi.constants[None])[0], weight.detach().cpu().double()
+    own, given = filters_from(layer, phi.constants[None])[0], weight.detach().cpu().double()
     return float(torch.linalg.norm(own.cpu() - given) / torch.linalg.norm(given).clamp_min(1e-300))

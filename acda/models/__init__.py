@@ -10,16 +10,20 @@ from acda.models.ad_resnet import AD_RESNETS, AdResNet
 from acda.models.blocks import BasicBlock, DynamicBottleneck
 from acda.models.crowd_counter import CROWD_COUNTERS, CrowdCounter
 from acda.models.lenet import LENETS, LeNet
+from acda.models.lite_counter import LITE_COUNTERS, LiteCounter
 from acda.models.options import Option, typed_options
 from acda.models.photo_unet import PHOTO_UNETS, PhotoUNet
 from acda.models.restorer import RESTORERS, Restorer
 from acda.models.variational import VARIATIONAL, VariationalDenoiser
 from acda.support.names import unknown
 
+# The classes of networks that count.
+COUNTERS = (CrowdCounter, LiteCounter)
 CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {**LENETS, **AD_RESNETS}
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **CLASSIFIERS,
     **CROWD_COUNTERS,
+    **LITE_COUNTERS,
     **RESTORERS,
     **PHOTO_UNETS,
     **VARIATIONAL,
@@ -64,12 +68,14 @@ def list_models(pattern: str = "*") -> list[str]:
 
 __all__ = [
     "CLASSIFIERS",
+    "COUNTERS",
     "MODELS",
     "AdResNet",
     "BasicBlock",
     "CrowdCounter",
     "DynamicBottleneck",
     "LeNet",
+    "LiteCounter",
     "PhotoUNet",
     "Restorer",
     "VariationalDenoiser",

@@ -19,8 +19,8 @@ class Counted:
     """People on a photo. `float(counted)` is their number.
 
     count: a float, or a tensor (B,) where a tensor was given
-    density: people per cell of 4×4 pixels: an array (H/4, W/4), or a tensor (B, H/4, W/4); sizes are rounded up. Small
-        negative values occur; the count is its sum, and at least 0
+    density: people per cell, of `counter.model.cell` pixels a side: an array (H/cell, W/cell), or a tensor with the
+        batch before; sizes are rounded up. Small negative values may occur; the count is its sum, and at least 0
     """
 
     count: Any
@@ -54,7 +54,7 @@ class PeopleCounter(Trained):
         return Counted(counts[0], densities[0].float().numpy())
 
     def density_of(self, photo: Photo, tile: int | None = None) -> Tensor:
-        """The density map of what is seen of a photo, (H/4, W/4), in float64 so that its sum is exact in any order."""
+        """The density map of what is seen of a photo, in cells, in float64 so that its sum is exact in any order."""
         seen = revealed(photo)
         side = side_of_tiles(self.model, seen) if tile is None else tile
         return apply_in_tiles(self.model, seen, side, prepare=self.normalised)[0, 0].cpu().double()

@@ -9,6 +9,7 @@ from acda.photos.batch import Places, are_several, each_photo, find_photos
 from acda.photos.count import PeopleCounter, people_in
 from acda.photos.files import FORMATS, Photo, read_photo, revealed
 from acda.photos.restore import check_tile
+from acda.photos.tiles import steps_of
 from acda.photos.weights import find_weights, load
 from acda.support.devices import device_named
 from acda.support.drawing import new_figure, save
@@ -47,7 +48,7 @@ def count_files(
         if out is not None:
             to = out if one_file else out / f"{path.stem}_count.png"
             places.take(to, path)
-            draw_count(photo, density, to)
+            draw_count(photo, density, to, steps_of(counter.model)[1])
 
     return each_photo("count", paths, count_one)
 
@@ -62,8 +63,8 @@ def is_file(out: Path, several: bool) -> bool:
     return named_so
 
 
-def draw_count(photo: Photo, density: Tensor, to: Path) -> None:
-    """The photo, and over it the density where there is any."""
+def draw_count(photo: Photo, density: Tensor, to: Path, cell: int) -> None:
+    """The photo, and over it the density where there is any. cell: pixels per cell of the density"""
     grey = revealed(photo)[0].float().mean(0).numpy()
     height, width = grey.shape
     figure = new_figure(8, 6.9 * min(max(height / width, 0.2), 3) + 0.5)
@@ -76,5 +77,5 @@ def draw_count(photo: Photo, density: Tensor, to: Path) -> None:
     )
     axes.set_title(f"{people_in(density):,.0f} people")
     axes.set_axis_off()
-    figure.colorbar(shown, ax=axes, shrink=0.6, label="people per 4×4 pixels")
+    figure.colorbar(shown, ax=axes, shrink=0.6, label=f"people per {cell}×{cell} pixels")
     save(figure, to)

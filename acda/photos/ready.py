@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from acda.models import AdResNet, CrowdCounter, LeNet
+from acda.models import COUNTERS, AdResNet, LeNet
 from acda.photos.classify import PhotoClassifier
 from acda.photos.count import PeopleCounter
 from acda.photos.restore import PhotoRestorer
@@ -12,7 +12,7 @@ from acda.photos.trained import Trained
 def ready(model: nn.Module, statistics: Tensor, facts: dict[str, str], card: str = "") -> Trained:
     """A restorer, counter or classifier of photos, depending on the network; the arguments are those of Trained."""
     kind = Trained
-    if isinstance(model, CrowdCounter):
+    if isinstance(model, COUNTERS):
         kind = PeopleCounter
     elif isinstance(model, (LeNet, AdResNet)):
         kind = PhotoClassifier

@@ -150,19 +150,19 @@ def test_fresh_output_variance_is_conv2ds(side, channels, bases):
     with torch.no_grad():
         ours = AdaptiveConv2d(channels, channels, side, bases=bases)(x).var()
         theirs = nn.Conv2d(channels, channels, side)(x).var()
-    assert 1 / 1.5 < ours / theirs < 1.5
+    assert 1 / 1.3 < ours / theirs < 1.3  # over seeds, 0.90 to 1.15 with 16 channels
 
 
 def test_gain_scales_the_output():
     layer, x = AdaptiveConv2d(32, 64, 5, bias=False), torch.randn(2, 32, 24, 24)
     layer.reset_parameters(gain=math.sqrt(6))
     with torch.no_grad():
-        assert float(layer(x).var()) == pytest.approx(2.0, rel=0.2)
+        assert float(layer(x).var()) == pytest.approx(2.0, rel=0.08)  # over seeds, 1.94 to 2.03
 
 
 def test_coefficient_power_is_what_it_says():
-    g = torch.randn(4_000_000, dtype=torch.float64)
-    assert torch.tanh(g).square().mean().item() == pytest.approx(TANH_POWER, abs=1e-3)
+    g, weights = np.polynomial.hermite_e.hermegauss(100)
+    assert np.tanh(g) ** 2 @ weights / weights.sum() == pytest.approx(TANH_POWER, abs=1e-6)
 
 
 @pytest.mark.parametrize("bases", ["fourier_bessel", None])
@@ -243,7 +243,8 @@ def test_autocast_trains():
     y.float().square().sum().backward()
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in layer.parameters())
     with torch.no_grad():
-        torch.testing.assert_close(y.float(), layer(x), rtol=0.05, atol=0.05)
+        four_units = 4 * torch.finfo(torch.bfloat16).eps
+        torch.testing.assert_close(y.float(), layer(x), rtol=four_units, atol=four_units)
 
 
 def test_made_on_meta_then_reset_is_a_fresh_layer():
@@ -371,7 +372,6 @@ def test_a_layer_in_plain_torch_is_plain_torch_throughout():
         assert ours <= operators_of(layer, x)
     layer.backend = "reference"
     assert not operators_of(layer, x)
-    assert layer.backend == layer.generator.backend == "reference"
 
 
 class Doubling(AtomGenerator):

@@ -42,6 +42,7 @@ def test_torchvisions_loop_leaves_the_layer_as_fresh_as_it_was(side):
     mixing = layer.mixing.detach().clone()
     as_torchvision(layer)
     assert torch.equal(layer.mixing, mixing)
+    # The loop changes the energy of the atoms, because it sets the scale of Φ's normalisations to 1 and the shift to 0.
     assert variance(layer) == pytest.approx(variance(nn.Conv2d(64, 64, side, padding=side // 2)), rel=0.5)
 
 

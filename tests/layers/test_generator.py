@@ -1,3 +1,5 @@
+"""Φ, by its own modules (`modules`) and with its steps computed by each backend, as a layer has them."""
+
 import pytest
 import torch
 from hypothesis import given
@@ -6,36 +8,47 @@ from torch import nn
 from torch.nn.utils import prune
 
 from acda import AdaptiveConv2d, AtomGenerator
+from acda.backends import BACKENDS
+from acda.layers.fused import predict
+from tests.naive import BY_NAME
 from tests.strategies import Case, cases
 
+by_all = pytest.mark.parametrize("by", ["modules", *BY_NAME])
 
+
+def run(phi: AtomGenerator, x: torch.Tensor, by: str) -> torch.Tensor:
+    return phi(x) if by == "modules" else predict(phi, x, BACKENDS[by])
+
+
+@by_all
 @given(cases(), st.sampled_from(["zeros", "reflect", "replicate", "circular"]), st.sampled_from([1, 3]))
-def test_output_size_is_conv2ds(case: Case, mode: str, first_kernel: int):
+def test_output_size_is_conv2ds(by, case: Case, mode: str, first_kernel: int):
     phi = AtomGenerator(case.channels[0], 5, case.side, **case.window, padding_mode=mode, first_kernel=first_kernel)
-    y = phi.double()(case.input())
+    y = run(phi.double(), case.input(), by)
     assert y.shape == (case.batch, 5, *case.conv2d_size())
 
 
-def seen_by(phi: AtomGenerator, size: int, pixel: tuple[int, int]) -> set[tuple[int, int]]:
+def seen_by(phi: AtomGenerator, size: int, pixel: tuple[int, int], by: str) -> set[tuple[int, int]]:
     """The input pixels on which the prediction for one output pixel depends."""
     # In float64, whose convolutions are direct: Winograd's leave rounding errors where nothing is seen.
     x = torch.randn(1, 2, size, size, dtype=torch.float64, requires_grad=True)
-    phi.double().eval()(x)[0, :, pixel[0], pixel[1]].sum().backward()
+    run(phi.double().eval(), x, by)[0, :, pixel[0], pixel[1]].sum().backward()
     assert x.grad is not None
     return {(int(i), int(j)) for i, j in x.grad.abs().sum((0, 1)).nonzero()}
 
 
+@by_all
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("padding", [0, 1, 3, 5])
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("first_kernel", [1, 3])
-def test_it_looks_at_the_centre_of_the_layers_window(stride, padding, dilation, first_kernel):
+def test_it_looks_at_the_centre_of_the_layers_window(stride, padding, dilation, first_kernel, by):
     """Output pixel (p, q) of the layer is centred on input pixel p·stride - padding + dilation·(k - 1)/2."""
     phi = AtomGenerator(2, 3, 7, stride, padding, dilation, first_kernel=first_kernel)
     for p, q in ((1, 2), (2, 0)):
         centre = [(n * stride - padding + dilation * 3,) for n in (p, q)]
         rows, columns = (spread(spread(n, 1), first_kernel // 2) for n in centre)
-        assert seen_by(phi, 20, (p, q)) == {(i, j) for i in rows for j in columns}
+        assert seen_by(phi, 20, (p, q), by) == {(i, j) for i in rows for j in columns}
 
 
 def spread(places, reach: int, size: int = 20) -> set[int]:
@@ -63,43 +76,33 @@ def test_margins_wider_than_the_map_go_on_in_the_same_way(mode, expected):
     assert phi._extend(x, (0, 2))[0][0, 0, 0].tolist() == expected
 
 
-@pytest.mark.parametrize("mode", ["zeros", "reflect"])
-def test_folding_the_normalisation_changes_nothing(mode):
-    """Without gradients, in eval, each normalisation is part of the convolution before it."""
-    phi, x = AtomGenerator(4, 7, 5, 2, 2, padding_mode=mode, first_kernel=3), torch.randn(2, 4, 9, 8)
-    for _ in range(3):
-        phi(3 * torch.randn(2, 4, 9, 8) + 1)
-    torch.nn.init.uniform_(phi.predict_norm.weight)
-    plain = phi.eval()(x)
-    with torch.no_grad():
-        folded = phi(x)
-    torch.testing.assert_close(folded, plain.detach(), rtol=1e-5, atol=1e-6)
-
-
-def test_the_border_shows_the_padding_mode():
+@by_all
+def test_the_border_shows_the_padding_mode(by):
     """A constant image looks constant up to the border, except through zeros."""
     x = torch.ones(1, 2, 8, 8)
     for mode in ("reflect", "replicate", "circular"):
-        y = AtomGenerator(2, 3, 5, padding=2, padding_mode=mode, first_kernel=3).eval()(x)
+        y = run(AtomGenerator(2, 3, 5, padding=2, padding_mode=mode, first_kernel=3).eval(), x, by)
         torch.testing.assert_close(y, y[:, :, 4:5, 4:5].expand_as(y))
-    y = AtomGenerator(2, 3, 5, padding=2).eval()(x)
+    y = run(AtomGenerator(2, 3, 5, padding=2).eval(), x, by)
     assert not torch.allclose(y[:, :, 0, 0], y[:, :, 4, 4])
 
 
+@by_all
 @pytest.mark.parametrize("batch", [0, 1])
-def test_training_on_one_pixel_takes_the_running_statistics(batch):
+def test_training_on_one_pixel_takes_the_running_statistics(batch, by):
     phi = AtomGenerator(2, 3, 3, padding=1)
     x = torch.randn(batch, 2, 1, 1)
-    trained = phi(x)
+    trained = run(phi, x, by)
     assert phi.squeeze_norm.running_mean is not None
     assert not phi.squeeze_norm.running_mean.any(), "nothing was learnt about a distribution"
-    assert torch.equal(trained, phi.eval()(x))
+    assert torch.equal(trained, run(phi.eval(), x, by))
 
 
-def test_a_backward_hook_on_a_normalisation_sees_its_gradient():
+@by_all
+def test_a_backward_hook_on_a_normalisation_sees_its_gradient(by):
     phi, seen = AtomGenerator(4, 7, 5), []
     phi.squeeze_norm.register_full_backward_hook(lambda module, inputs, outputs: seen.append(outputs[0].shape))
-    phi(torch.randn(2, 4, 9, 8, requires_grad=True)).sum().backward()
+    run(phi, torch.randn(2, 4, 9, 8, requires_grad=True), by).sum().backward()
     assert seen == [(2, 64, 9, 8)]
 
 
@@ -116,40 +119,44 @@ def test_an_unknown_padding_mode_is_refused():
         AtomGenerator(2, 3, 3, padding_mode="mirror")
 
 
+@by_all
 @pytest.mark.parametrize("grad", [True, False])
-def test_hooks_on_its_parts_see_what_the_parts_return(grad):
+def test_hooks_on_its_parts_see_what_the_parts_return(grad, by):
     generator, x, seen = AtomGenerator(4, 6, 3, padding=1).eval(), torch.randn(1, 4, 7, 8), {}
     with torch.set_grad_enabled(grad):
-        expected = generator(x)
+        expected = run(generator, x, by)
         for name, part in generator.named_children():
             part.register_forward_hook(lambda _, __, y, name=name: seen.update({name: y}))
-        torch.testing.assert_close(generator(x), expected)
+        torch.testing.assert_close(run(generator, x, by), expected)
     assert list(seen) == ["squeeze", "squeeze_norm", "predict", "predict_norm"]
     torch.testing.assert_close(seen["predict_norm"].tanh(), expected)
 
 
-def test_pruning_a_part_trains():
+@by_all
+def test_pruning_a_part_trains(by):
     generator = AtomGenerator(4, 6, 3, stride=2)
     prune.l1_unstructured(generator.squeeze, "weight", 0.5)
     for _ in range(2):
-        generator(torch.randn(2, 4, 9, 8)).sum().backward()
+        run(generator, torch.randn(2, 4, 9, 8), by).sum().backward()
     assert int((generator.squeeze.weight == 0).sum()) == 4 * 64 // 2
 
 
-def test_normalisations_may_adapt_while_the_rest_is_fixed():
+@by_all
+def test_normalisations_may_adapt_while_the_rest_is_fixed(by):
     """The usual way to adapt to other images: the model in eval mode, its normalisations not, without gradients."""
     generator, x = AtomGenerator(4, 6, 3, padding=1).eval(), 3 * torch.randn(2, 4, 7, 8) + 1
     generator.squeeze_norm.train()
     generator.predict_norm.train()
-    expected = generator(x)
+    expected = run(generator, x, by)
     with torch.no_grad():
-        torch.testing.assert_close(generator(x), expected)
+        torch.testing.assert_close(run(generator, x, by), expected)
     assert int(generator.predict_norm.num_batches_tracked) == 2
 
 
+@by_all
 @pytest.mark.parametrize("mode", ["train", "eval", "no_grad"])
 @pytest.mark.parametrize("part", ["squeeze", "squeeze_norm", "predict_norm"])
-def test_parts_that_were_replaced_are_called(part, mode):
+def test_parts_that_were_replaced_are_called(part, mode, by):
     torch.manual_seed(0)
     generator, x = AtomGenerator(4, 6, 3, padding=1), torch.randn(2, 4, 7, 7)
     own = nn.Conv2d(4, 64, 1) if part == "squeeze" else nn.GroupNorm(2, 64 if part == "squeeze_norm" else 6)
@@ -158,37 +165,39 @@ def test_parts_that_were_replaced_are_called(part, mode):
     with torch.set_grad_enabled(mode != "no_grad"):
         hidden = generator.squeeze_norm(generator.squeeze(x)).tanh()
         expected = generator.predict_norm(nn.functional.conv2d(hidden, generator.predict.weight, padding=1)).tanh()
-        torch.testing.assert_close(generator(x), expected)
+        torch.testing.assert_close(run(generator, x, by), expected)
 
 
-def test_normalisations_may_stay_in_float32():
+@by_all
+def test_normalisations_may_stay_in_float32(by):
     generator, x = AtomGenerator(4, 6, 3, padding=1).bfloat16().eval(), torch.randn(1, 4, 7, 7).bfloat16()
     for part in generator.modules():
         if isinstance(part, nn.BatchNorm2d):
             part.float()
     with torch.no_grad():
-        inference = generator(x)
+        inference = run(generator, x, by)
     assert inference.dtype == torch.bfloat16
-    torch.testing.assert_close(inference.float(), generator(x).float(), rtol=0.05, atol=0.05)
+    two_units = 2 * torch.finfo(torch.bfloat16).eps
+    torch.testing.assert_close(inference.float(), run(generator, x, by).float(), rtol=0, atol=two_units)
 
 
-def test_a_map_that_does_not_fit_is_refused():
+@by_all
+def test_a_map_that_does_not_fit_is_refused(by):
     generator = AtomGenerator(4, 6, 3)
     with pytest.raises(ValueError, match="needs 4 channels"):
-        generator(torch.randn(1, 5, 9, 9))
+        run(generator, torch.randn(1, 5, 9, 9), by)
     with pytest.raises(ValueError, match="3×3"):
-        generator(torch.randn(1, 4, 2, 9))
+        run(generator, torch.randn(1, 4, 2, 9), by)
 
 
-@pytest.mark.parametrize("backend", ["auto", "reference"])
-def test_statistics_can_be_left_alone_for_a_pass(backend):
-    """As semi-supervised training does it; both backends leave the same statistics behind."""
+@by_all
+def test_statistics_can_be_left_alone_for_a_pass(by):
+    """As semi-supervised training does it."""
     phi = AtomGenerator(4, 6, 3, padding=1)
-    phi.backend = backend
     norms = (phi.squeeze_norm, phi.predict_norm)
     for norm in norms:
         norm.track_running_stats = False
-    phi(torch.randn(2, 4, 8, 8))
+    run(phi, torch.randn(2, 4, 8, 8), by)
     for norm in norms:
         assert not norm.running_mean.any()
         assert norm.num_batches_tracked == 0
@@ -199,33 +208,35 @@ class Doubling(nn.BatchNorm2d):
         return 2 * super().forward(x)
 
 
-def test_a_kind_of_normalisation_that_is_not_ours_is_called():
+@by_all
+def test_a_kind_of_normalisation_that_is_not_ours_is_called(by):
     phi, x = AtomGenerator(4, 6, 3, padding=1), torch.randn(2, 4, 8, 8)
     phi.squeeze_norm = Doubling(64)
-    phi.train()(x).sum().backward()
+    run(phi.train(), x, by).sum().backward()
     phi.eval()
     with torch.no_grad():
-        torch.testing.assert_close(phi(x), phi.requires_grad_()(x))
+        torch.testing.assert_close(run(phi, x, by), run(phi.requires_grad_(), x, by))
         hidden = (2 * nn.functional.batch_norm(phi.squeeze(x), *running(phi.squeeze_norm))).tanh()
         expected = nn.functional.batch_norm(
             phi.predict(nn.functional.pad(hidden, (1,) * 4)), *running(phi.predict_norm)
         )
-        torch.testing.assert_close(phi(x), expected.tanh())
+        torch.testing.assert_close(run(phi, x, by), expected.tanh())
 
 
 def running(norm: nn.BatchNorm2d) -> tuple:
     return norm.running_mean, norm.running_var, norm.weight, norm.bias
 
 
+@by_all
 @pytest.mark.parametrize("name", ["squeeze", "predict_norm"])
-def test_a_part_whose_forward_was_replaced_is_called(name):
+def test_a_part_whose_forward_was_replaced_is_called(name, by):
     phi, called = AtomGenerator(4, 6, 3, padding=1).eval(), []
     part = getattr(phi, name)
     before = part.forward
     part.forward = lambda x: called.append(x.shape) or before(x)
     with torch.no_grad():
-        phi(torch.randn(2, 4, 8, 8))
-    phi(torch.randn(2, 4, 8, 8))
+        run(phi, torch.randn(2, 4, 8, 8), by)
+    run(phi, torch.randn(2, 4, 8, 8), by)
     assert len(called) == 2
 
 

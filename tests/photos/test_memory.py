@@ -93,7 +93,7 @@ def test_a_photo_and_its_result_stay_where_they_are(device):
     right = PhotoRestorer(model, UNIT, {})(photo)
     restored = PhotoRestorer(model, UNIT, {}).to(device)(photo)
     assert restored.device == photo.device
-    torch.testing.assert_close(restored, right, rtol=0, atol=1e-3)
+    torch.testing.assert_close(restored, right, rtol=0, atol=1e-3)  # a quarter of a step of uint8: GPUs may use TF32
 
 
 def test_a_network_on_a_gpu_takes_photos_from_the_cpu():

@@ -18,6 +18,7 @@ from acda.photos.trained import Trained
         ("lenet_acda", PhotoClassifier),
         ("ad_resnet_s", PhotoClassifier),
         ("crowd_counter_s_conv", PeopleCounter),
+        ("lite_counter", PeopleCounter),
         ("restorer", PhotoRestorer),
         ("dncnn", PhotoRestorer),
         ("kpn", PhotoRestorer),

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from acda.photos.image_files import read_rgb
-from acda.photos.weights import IMAGENET_STATISTICS
 from acda.training.data.batches import TestBatches, TrainBatches, generator_for
 from acda.training.data.crowds import Crowd, Points, density_map
 from acda.training.data.loading import DecodingLoader, checksum, names_and_sizes
@@ -22,12 +21,13 @@ class CrowdLoader(DecodingLoader):
         self,
         crowds: list[Crowd],
         batches: TrainBatches | TestBatches,
+        statistics: Tensor,
         side: int,
         sigma: float,
         cell: int,
         workers: int = 0,
     ) -> None:
-        super().__init__(batches, IMAGENET_STATISTICS, workers)
+        super().__init__(batches, statistics, workers)
         self.crowds, self.side, self.sigma, self.cell = crowds, side, sigma, cell
 
     def images(self, seed: tuple[int, int] | None) -> Dataset[Any]:
@@ -62,7 +62,7 @@ class _Crops(Dataset[Any]):
         generator = generator_for(*self.seed, index)
         top, left = (_place(length, side, generator) for length in crowd.size)
         mirrored = bool(torch.rand((), generator=generator) < 0.5)
-        image, points = cropped(read_rgb(crowd.file), crowd.points, top, left, side, mirrored)
+        image, points = cropped(read_rgb(crowd.file), crowd.points, top, left, side, mirrored, self.loader.mean)
         cells = side // self.loader.cell
         density = density_map(points, (cells, cells), self.loader.sigma / self.loader.cell, self.loader.cell)
         return image, density.float()[None]
@@ -75,14 +75,20 @@ def _place(length: int, side: int, generator: torch.Generator) -> int:
 
 
 def cropped(
-    pixels: np.ndarray[Any, np.dtype[np.uint8]], points: Points, top: int, left: int, side: int, mirrored: bool
+    pixels: np.ndarray[Any, np.dtype[np.uint8]],
+    points: Points,
+    top: int,
+    left: int,
+    side: int,
+    mirrored: bool,
+    mean: Tensor,
 ) -> tuple[Tensor, Points]:
     """A square of the photo and the points in it. Beyond the photo is the mean, which the network sees as zero.
 
-    pixels: (H, W, 3)    returns: (3, side, side), and (n, 2)
+    pixels: (H, W, 3)    mean: (3, 1, 1)    returns: (3, side, side), and (n, 2)
     """
     height, width = pixels.shape[:2]
-    image = IMAGENET_STATISTICS[0][:, None, None].repeat(1, side, side)
+    image = mean.repeat(1, side, side)
     rows, columns = (slice(max(0, at), min(at + side, size)) for at, size in ((top, height), (left, width)))
     part = torch.from_numpy(pixels[rows, columns].transpose(2, 0, 1).copy()).float()
     image[:, rows.start - top : rows.stop - top, columns.start - left : columns.stop - left] = part

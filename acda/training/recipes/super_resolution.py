@@ -64,67 +64,38 @@ def city100_lp_kpn() -> Restoration:
 def realsr_x2_restorer() -> Restoration:
     """Eight adaptive 7×7 layers, on RealSR at ×2.
 
-    Not run here.
+    Not run here. `--model restorer_conv` trains its baseline with 7×7 convolutions.
 
     acda train realsr_x2_restorer --data DIR
     """
     return replace(city100_restorer(), scale=2)
 
 
-def realsr_x2_restorer_conv() -> Restoration:
-    """The same network with 7×7 convolutions, on RealSR at ×2.
-
-    Not run here.
-
-    acda train realsr_x2_restorer_conv --data DIR
-    """
-    return replace(realsr_x2_restorer(), model="restorer_conv")
-
-
 def realsr_x3_restorer() -> Restoration:
     """Eight adaptive 7×7 layers, on RealSR at ×3.
 
-    Not run here.
+    Not run here. `--model restorer_conv` trains its baseline with 7×7 convolutions.
 
     acda train realsr_x3_restorer --data DIR
     """
     return replace(city100_restorer(), scale=3)
 
 
-def realsr_x3_restorer_conv() -> Restoration:
-    """The same network with 7×7 convolutions, on RealSR at ×3.
-
-    Not run here.
-
-    acda train realsr_x3_restorer_conv --data DIR
-    """
-    return replace(realsr_x3_restorer(), model="restorer_conv")
-
-
 def realsr_x4_restorer() -> Restoration:
     """Eight adaptive 7×7 layers, on RealSR at ×4.
 
-    Not run here.
+    Not run here. `--model restorer_conv` trains its baseline with 7×7 convolutions.
 
     acda train realsr_x4_restorer --data DIR
     """
     return replace(city100_restorer(), scale=4)
 
 
-def realsr_x4_restorer_conv() -> Restoration:
-    """The same network with 7×7 convolutions, on RealSR at ×4.
-
-    Not run here.
-
-    acda train realsr_x4_restorer_conv --data DIR
-    """
-    return replace(realsr_x4_restorer(), model="restorer_conv")
-
-
 def free_photos_upscaler() -> Restoration:
     """A U-Net of adaptive 7×7 layers, on clean photos that were made half as large in several ways.
 
-    The packaged `upscaler` is from this recipe; its card has the scores.
+    The packaged `upscaler` is from this recipe; its card has the scores. `--model photo_unet_conv` trains the same
+    network with 5×5 convolutions of about the same cost.
 
     acda train free_photos_upscaler --data DIR
     """
@@ -146,16 +117,6 @@ def free_photos_upscaler() -> Restoration:
     )
 
 
-def free_photos_upscaler_conv() -> Restoration:
-    """The same network with 5×5 convolutions of about the same cost.
-
-    Not run here.
-
-    acda train free_photos_upscaler_conv --data DIR
-    """
-    return replace(free_photos_upscaler(), model="photo_unet_conv")
-
-
 RECIPES = (
     city100_restorer,
     city100_restorer_conv,
@@ -163,11 +124,7 @@ RECIPES = (
     city100_kpn,
     city100_lp_kpn,
     realsr_x2_restorer,
-    realsr_x2_restorer_conv,
     realsr_x3_restorer,
-    realsr_x3_restorer_conv,
     realsr_x4_restorer,
-    realsr_x4_restorer_conv,
     free_photos_upscaler,
-    free_photos_upscaler_conv,
 )

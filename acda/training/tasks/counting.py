@@ -3,10 +3,11 @@
 import math
 from pathlib import Path
 
+import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from acda.models import CrowdCounter, create_model
+from acda.models import COUNTERS, CrowdCounter, LiteCounter, create_model
 from acda.photos.weights import IMAGENET_STATISTICS, read_weights
 from acda.training.data.batches import TestBatches, TrainBatches
 from acda.training.data.crowd_crops import CrowdLoader
@@ -19,18 +20,18 @@ class CountingTask(Task):
     """Lightning's view of a Counting recipe. Metrics over whole photos: MAE, and root MSE, which papers call MSE."""
 
     recipe: Counting
-    model: CrowdCounter
+    model: CrowdCounter | LiteCounter
     metrics = ("MAE", "root MSE")
     monitored = "MAE"
 
     def __init__(self, recipe: Counting, train: list[Crowd] | None, test: list[Crowd], workers: int = 0) -> None:
         model = create_model(recipe.model, **recipe.options)
-        if not isinstance(model, CrowdCounter):
+        if not isinstance(model, COUNTERS):
             raise ValueError(f"{recipe.model} does not count: a crowd counter is needed.")
         super().__init__(recipe, model)
         self.crowds, self.workers = (train, test), workers
         self.counts = len(train or ()), len(test)
-        self.statistics.copy_(IMAGENET_STATISTICS)
+        self.statistics.copy_(statistics_of(model))
 
     @classmethod
     def of(cls, recipe: Counting, data: Path, initial: Path | None = None, workers: int = 0) -> "CountingTask":
@@ -47,7 +48,7 @@ class CountingTask(Task):
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, densities = batch
-        return F.mse_loss(self.model(images) / CrowdCounter.unit, densities / CrowdCounter.unit)
+        return F.mse_loss(self.model(images) / self.model.unit, densities / self.model.unit)
 
     def test_sums(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         images, counts = batch
@@ -67,10 +68,16 @@ class CountingTask(Task):
         return self._loader(self.crowds[1], TestBatches(len(self.crowds[1]), 1, rank, world))
 
     def _loader(self, crowds: list[Crowd], batches: TrainBatches | TestBatches) -> CrowdLoader:
-        return CrowdLoader(crowds, batches, self.recipe.crop, self.recipe.sigma, CrowdCounter.cell, self.workers)
+        statistics, recipe = statistics_of(self.model), self.recipe
+        return CrowdLoader(crowds, batches, statistics, recipe.crop, recipe.sigma, self.model.cell, self.workers)
 
 
-def load_classifier(model: CrowdCounter, path: Path) -> None:
+def statistics_of(model: nn.Module) -> Tensor:
+    """Mean and standard deviation, 0–255, by which a counter's inputs are scaled: to ±1, or as ImageNet's. (2, 3)"""
+    return torch.full((2, 3), 127.5) if isinstance(model, LiteCounter) else IMAGENET_STATISTICS
+
+
+def load_classifier(model: CrowdCounter | LiteCounter, path: Path) -> None:
     """Start from the weights of a trained classifier, in a file."""
     state, _ = read_weights(path)
     try:

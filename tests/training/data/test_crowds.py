@@ -18,6 +18,7 @@ from acda.training.data.crowd_crops import CrowdLoader, cropped
 from acda.training.data.crowds import density_map, read_crowds
 
 HEADS = np.array([[3.0, 4.0], [30.5, 20.25], [39.9, 29.9]])
+MEAN = IMAGENET_STATISTICS[0][:, None, None]
 
 
 def photo(path: Path, size=(40, 30), mode="RGB") -> Path:
@@ -150,17 +151,17 @@ def test_crops_keep_points_and_pixels_together(top, left, mirrored, seed):
     places = random.choice(50 * 70, 12, replace=False)
     points = np.stack([places % 70 + 0.5, places // 70 + 0.5], 1)
     pixels[places // 70, places % 70] = 255
-    image, kept = cropped(pixels, points, top, left, side, mirrored)
+    image, kept = cropped(pixels, points, top, left, side, mirrored, MEAN)
     white = {(int(x), int(y)) for y, x in (image == 255).all(0).nonzero()}
     assert {(int(x), int(y)) for x, y in kept} == white
     assert image.shape == (3, side, side)
     covered = max(0, min(50, top + side) - max(0, top)) * max(0, min(70, left + side) - max(0, left))
-    assert int((image == IMAGENET_STATISTICS[0][:, None, None]).all(0).sum()) == side**2 - covered
+    assert int((image == MEAN).all(0).sum()) == side**2 - covered
 
 
 def test_batches_for_training_and_testing(tmp_path):
     train, test = read_crowds(shanghaitech(tmp_path))
-    loader = CrowdLoader(train, TrainBatches(2, 2, seed=0), side=64, sigma=4.0, cell=4)
+    loader = CrowdLoader(train, TrainBatches(2, 2, seed=0), IMAGENET_STATISTICS, side=64, sigma=4.0, cell=4)
     ((images, densities),) = list(loader)
     assert images.shape == (2, 3, 64, 64)
     assert densities.shape == (2, 1, 16, 16)
@@ -171,7 +172,7 @@ def test_batches_for_training_and_testing(tmp_path):
     torch.testing.assert_close(again[0], images)
     loader.batches.set_epoch(1)
     assert not torch.equal(next(iter(loader))[0], images)
-    for photos, counts in CrowdLoader(test, TestBatches(2, 1), 64, 4.0, 4):
+    for photos, counts in CrowdLoader(test, TestBatches(2, 1), IMAGENET_STATISTICS, 64, 4.0, 4):
         assert photos.shape == (1, 3, 30, 40)
         assert counts.tolist() == [3]
 

@@ -1,4 +1,4 @@
-"""A step of Φ is what calling its modules is, on every backend and whatever was done to the modules."""
+"""Φ by a backend computes what calling its modules does, whatever was done to the modules."""
 
 import copy
 
@@ -8,8 +8,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
+from acda import AtomGenerator
 from acda.backends import BACKENDS, native, reference
-from acda.layers.step import ForgivingBatchNorm2d, step
+from acda.layers.batch_norm import ForgivingBatchNorm2d
+from acda.layers.fused import fused_step, predict
 from tests.naive import BY_NAME
 from tests.operators import Operators
 
@@ -39,7 +41,7 @@ def test_it_equals_calling_the_modules(mode, backend, stride, padding):
     conv, norm, x = parts(stride)
     twins = copy.deepcopy(conv), copy.deepcopy(norm)
     results = []
-    for run, modules in ((lambda *a: step(*a, BACKENDS[backend]), (conv, norm)), (called, twins)):
+    for run, modules in ((lambda *a: fused_step(*a, BACKENDS[backend]), (conv, norm)), (called, twins)):
         for module in modules:
             module.train(mode == "train")
         with torch.set_grad_enabled(mode != "no_grad"):
@@ -55,10 +57,10 @@ def test_it_equals_calling_the_modules(mode, backend, stride, padding):
 def test_in_the_kernel_it_is_one_operation_in_inference_and_two_in_training():
     conv, norm, x = parts()
     with Operators() as seen:
-        step(x, conv, norm, (1, 1), native)
+        fused_step(x, conv, norm, (1, 1), native)
     assert seen.ours == ["conv2d", "norm_tanh"]
     with torch.no_grad(), Operators() as seen:
-        step(x, conv, norm.eval(), (1, 1), native)
+        fused_step(x, conv, norm.eval(), (1, 1), native)
     assert seen.ours == ["conv2d_tanh"]
 
 
@@ -98,7 +100,7 @@ def test_modules_that_were_changed_are_called(change, backend, mode):
         expected, after = called(x, conv, norm, (1, 1)), [t.clone() for t in norm.buffers()]
         for buffer, value in zip(norm.buffers(), buffers, strict=True):
             buffer.copy_(value)
-        torch.testing.assert_close(step(x, conv, norm, (1, 1), BACKENDS[backend]), expected)
+        torch.testing.assert_close(fused_step(x, conv, norm, (1, 1), BACKENDS[backend]), expected)
     for buffer, value in zip(norm.buffers(), after, strict=True):
         torch.testing.assert_close(buffer, value)
 
@@ -108,5 +110,26 @@ def test_what_a_hook_keeps_is_not_written_over():
     kept = []
     norm.register_forward_hook(lambda module, inputs, y: kept.append((y, y.clone())))
     with torch.no_grad():
-        step(x, conv, norm, (1, 1), reference)
+        fused_step(x, conv, norm, (1, 1), reference)
     assert torch.equal(*kept[0])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("backend", BY_NAME)
+@pytest.mark.parametrize("options", [{}, {"padding_mode": "reflect"}, {"per_image": True}])
+def test_all_of_it_equals_calling_it(options, backend, mode):
+    """In values, gradients and running statistics."""
+    phi, x = AtomGenerator(4, 7, 5, 2, 2, first_kernel=3, **options).double(), torch.randn(2, 4, 9, 8).double()
+    for _ in range(3):
+        phi(3 * torch.randn(2, 4, 9, 8).double() + 1)
+    nn.init.uniform_(phi.predict_norm.weight)
+    twin = copy.deepcopy(phi)
+    results = []
+    for run, network in ((lambda *a: predict(*a, BACKENDS[backend]), phi), (nn.Module.__call__, twin)):
+        network.train(mode == "train")
+        with torch.set_grad_enabled(mode != "no_grad"):
+            y = run(network, x)
+        grads = torch.autograd.grad(y.square().sum(), list(network.parameters())) if y.requires_grad else ()
+        results.append([y.detach(), *grads, *network.buffers()])
+    for ours, truth in zip(*results, strict=True):
+        torch.testing.assert_close(ours, truth)

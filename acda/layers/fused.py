@@ -1,0 +1,118 @@
+"""Φ by a backend: each step, convolve, normalise and squash, as one or two operations instead of three modules.
+
+Everything that decides whether this is allowed is in this file. The modules of Φ stay ordinary ones, because pruning,
+parametrization, convert_sync_batchnorm and hooks work on those. A fused operation does not call them, so it has to ask
+whether calling them would do more.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from acda.backends import Backend
+from acda.backends.calling import autocast_on
+from acda.layers.batch_norm import ForgivingBatchNorm2d
+from acda.layers.conv_like import has_hooks
+from acda.layers.generator import AtomGenerator, plain_step
+from acda.window import Window
+
+# Weight and shift of a convolution that includes its normalisation.
+Folded = tuple[Tensor, Tensor]
+
+
+def predict(phi: nn.Module, x: Tensor, kernels: Backend) -> Tensor:
+    """phi(x), with the steps of an AtomGenerator computed by the backend. Any other Φ is called with the map alone."""
+    return phi(x, step=partial(fused_step, kernels=kernels)) if _is_ours(phi) else phi(x)
+
+
+def fold_steps(phi: nn.Module, x: Tensor, out_channels: int, window: Window) -> tuple[Folded, Folded] | None:
+    """Φ as two convolutions with zeros around the map, 1×1 and 3×3, each followed by Tanh.
+
+    None where Φ is anything else, needs gradients, or has hooks on it or on its parts.
+    out_channels, window: what the layer needs of Φ
+    """
+    if not isinstance(phi, AtomGenerator) or not _is_ours(phi) or has_hooks(phi):
+        return None
+    if x.dtype not in (torch.float32, torch.float64) or autocast_on(x) or torch.is_grad_enabled():
+        return None
+    for conv, norm in ((phi.squeeze, phi.squeeze_norm), (phi.predict, phi.predict_norm)):
+        if norm.training or not _as_made(conv, norm):
+            return None
+    if phi.per_image or phi.padding_mode != "zeros" or phi.squeeze.kernel_size != (1, 1):
+        return None
+    if phi.window != window or phi.predict.out_channels != out_channels:
+        return None
+    phi.check_fit(x)
+    return _fold(phi.squeeze, phi.squeeze_norm), _fold(phi.predict, phi.predict_norm)
+
+
+def fused_step(x: Tensor, conv: nn.Module, norm: nn.Module, padding: tuple[int, int], kernels: Backend) -> Tensor:
+    """plain_step by the backend, or plain_step itself where the modules were changed or have hooks.
+
+    The backend reads the parameters of the two modules. It passes over the map once if the statistics are fixed and
+    there is nothing to differentiate, otherwise twice.
+    """
+    if not isinstance(conv, nn.Conv2d) or not isinstance(norm, ForgivingBatchNorm2d) or not _as_made(conv, norm):
+        return plain_step(x, conv, norm, padding)
+    stride = conv.stride[0], conv.stride[1]
+    if norm.training or not _may_fold():
+        return _norm_tanh(kernels.conv2d(x, conv.weight, stride, padding), norm, kernels)
+    return kernels.conv2d_tanh(x, *_fold(conv, norm), stride, padding)
+
+
+def _norm_tanh(x: Tensor, norm: ForgivingBatchNorm2d, kernels: Backend) -> Tensor:
+    """The Tanh of norm(x), with the effects of that call on the running statistics."""
+    mean, var, batches, momentum = norm.running_mean, norm.running_var, norm.num_batches_tracked, norm.momentum
+    assert mean is not None
+    assert var is not None
+    assert batches is not None
+    assert momentum is not None
+    uses_batch = norm.uses_batch(x)
+    if uses_batch:
+        with torch.no_grad():
+            batches.add_(1)
+    return kernels.batch_norm_tanh(x, mean, var, norm.weight, norm.bias, uses_batch, momentum, norm.eps)
+
+
+def _is_ours(phi: nn.Module) -> bool:
+    """Whether phi computes what AtomGenerator.forward says. A class derived from it may take nothing but the map."""
+    return type(phi) is AtomGenerator and "forward" not in vars(phi)
+
+
+def _as_made(conv: nn.Module, norm: nn.Module) -> bool:
+    """Whether the two are as AtomGenerator makes them, and have no hooks.
+
+    Parametrizations change a module's type; pruning and the older weight norms are hooks.
+    """
+    return (
+        type(conv) is nn.Conv2d
+        and type(norm) is ForgivingBatchNorm2d
+        and conv.bias is None
+        and (conv.padding, conv.dilation, conv.groups) == ((0, 0), (1, 1), 1)
+        and norm.weight is not None
+        and norm.bias is not None
+        and norm.track_running_stats
+        and norm.running_var is not None
+        and norm.momentum is not None
+        and not has_hooks(conv)
+        and not has_hooks(norm)
+        and not ("forward" in vars(conv) or "forward" in vars(norm))
+    )
+
+
+def _may_fold() -> bool:
+    """Whether a step may be one operation: nothing is differentiated, or torch.jit records plain torch, which can be.
+
+    torch.jit.trace checks its graph against a second one without gradients: both have to be the same.
+    """
+    return not torch.is_grad_enabled() or torch._C._get_tracing_state() is not None
+
+
+def _fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> Folded:
+    """The one convolution that equals conv followed by norm with its running statistics."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+    dtype = conv.weight.dtype  # normalisations may be kept in a wider one
+    return (conv.weight * scale[:, None, None, None]).to(dtype), (norm.bias - norm.running_mean * scale).to(dtype)
