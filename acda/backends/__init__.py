@@ -12,6 +12,9 @@ from torch import Tensor
 from acda.backends import native, reference, triton
 from acda.window import Window
 
+# Mean and variance that a normalisation used.
+Statistics = tuple[Tensor, Tensor]
+
 
 class Backend(Protocol):
     """What a backend, a module of this package, has. `reference` says what its functions compute."""
@@ -24,6 +27,10 @@ class Backend(Protocol):
     # Φ with fixed statistics and the operator in one call, without gradients, where the backend has that.
     @property
     def adaptive_layer(self) -> Callable[..., Tensor] | None: ...
+
+    # The same with gradients and with normalisations as they are in training, where the backend has that.
+    @property
+    def train_layer(self) -> Callable[..., tuple[Tensor, Statistics, Statistics]] | None: ...
 
     def why_not(self, x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> str | None: ...
 

@@ -18,6 +18,7 @@ STRIP_BYTES = 16 * 2**20
 WANTS_CHANNELS_LAST = False
 KEEPS_HALF = False
 adaptive_layer = None
+train_layer = None
 
 
 def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> None:

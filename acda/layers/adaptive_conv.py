@@ -13,7 +13,7 @@ from acda.backends.reference import compose_atoms
 from acda.bases import multiscale_fourier_bessel
 from acda.checks import check_operands
 from acda.layers.conv_like import ConvLike, check_counts
-from acda.layers.fused import Folded, fold_steps, predict
+from acda.layers.fused import predict, whole_layer
 from acda.layers.generator import AtomGenerator, ConstantAtoms
 from acda.layers.imitation import EXACT, ConversionWarning, imitate, make_like, start_from
 from acda.layers.shared_filters import convolve_images
@@ -122,10 +122,10 @@ class AdaptiveConv2d(ConvLike):
         kernels = choose(self.backend, x, self.bases)
         if self.adapt != "pixel":
             return like_input(convolve_images(self, x, self._shared_coefficients(x, kernels)), x)
-        if steps := self._folded_steps(x, kernels):
-            assert kernels.adaptive_layer is not None
-            operands = (self.bases, self.mixing, self.bias)
-            return like_input(kernels.adaptive_layer(x, *steps, *operands, self.window, self.groups), x)
+        operands = (self.bases, self.mixing, self.bias)
+        whole = whole_layer(self.generator, x, *operands, self.window, self.groups, kernels)
+        if whole is not None:
+            return like_input(whole, x)
         # Φ and the operator both take this format: change it once, not twice.
         inner = x.contiguous(memory_format=torch.channels_last) if kernels.WANTS_CHANNELS_LAST else x
         alpha = self._coefficients(inner, kernels)
@@ -133,15 +133,9 @@ class AdaptiveConv2d(ConvLike):
         if not torch.is_grad_enabled():
             inner = x  # the kernel reads either format: nothing has to keep the copy
         inner, window = self.extended(inner)
-        tensors = (inner, alpha, self.bases, self.mixing, self.bias)
+        tensors = (inner, alpha, *operands)
         y = call(kernels.adaptive_conv2d, tensors, window, self.groups, keeps_half=kernels.KEEPS_HALF)
         return like_input(y, x)
-
-    def _folded_steps(self, x: Tensor, kernels: Backend) -> tuple[Folded, Folded] | None:
-        """Φ as two convolutions, where the backend can compute the whole layer from them; else None."""
-        if kernels.adaptive_layer is None or (self.bases is not None and self.bases.dtype != x.dtype):
-            return None
-        return fold_steps(self.generator, x, self.num_atoms * self.num_elements, self.window)
 
     def _shared_coefficients(self, x: Tensor, kernels: Backend) -> Tensor:
         """What the pixels of an image share, of each image or of all: (B, M·L) or (1, M·L)."""

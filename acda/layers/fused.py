@@ -26,25 +26,95 @@ def predict(phi: nn.Module, x: Tensor, kernels: Backend) -> Tensor:
     return phi(x, step=partial(fused_step, kernels=kernels)) if _is_ours(phi) else phi(x)
 
 
-def fold_steps(phi: nn.Module, x: Tensor, out_channels: int, window: Window) -> tuple[Folded, Folded] | None:
-    """Φ as two convolutions with zeros around the map, 1×1 and 3×3, each followed by Tanh.
-
-    None where Φ is anything else, needs gradients, or has hooks on it or on its parts.
-    out_channels, window: what the layer needs of Φ
-    """
-    if not isinstance(phi, AtomGenerator) or not _is_ours(phi) or has_hooks(phi):
+def whole_layer(
+    phi: nn.Module,
+    x: Tensor,
+    bases: Tensor | None,
+    mixing: Tensor,
+    bias: Tensor | None,
+    window: Window,
+    groups: int,
+    kernels: Backend,
+) -> Tensor | None:
+    """Φ and the operator as one operation of the backend; None where it has none for this Φ or these tensors."""
+    maps = mixing.shape[2] * (window.side**2 if bases is None else bases.shape[0])
+    if not isinstance(phi, AtomGenerator) or not _is_two_steps(phi, x, maps, window):
         return None
-    if x.dtype not in (torch.float32, torch.float64) or autocast_on(x) or torch.is_grad_enabled():
+    if bases is not None and bases.dtype != x.dtype:
         return None
-    for conv, norm in ((phi.squeeze, phi.squeeze_norm), (phi.predict, phi.predict_norm)):
-        if norm.training or not _as_made(conv, norm):
+    operands = (bases, mixing, bias, window, groups)
+    norms = phi.squeeze_norm, phi.predict_norm
+    if not torch.is_grad_enabled():
+        if kernels.adaptive_layer is None or norms[0].training or norms[1].training:
             return None
-    if phi.per_image or phi.padding_mode != "zeros" or phi.squeeze.kernel_size != (1, 1):
-        return None
-    if phi.window != window or phi.predict.out_channels != out_channels:
+        phi.check_fit(x)
+        return kernels.adaptive_layer(x, _fold(phi.squeeze, norms[0]), _fold(phi.predict, norms[1]), *operands)
+    if kernels.train_layer is None or not _is_trained_whole(phi, x, window):
         return None
     phi.check_fit(x)
-    return _fold(phi.squeeze, phi.squeeze_norm), _fold(phi.predict, phi.predict_norm)
+    P, Q = window.output_size(x.shape[2], x.shape[3])
+    counts = x.shape[0] * x.shape[2] * x.shape[3], x.shape[0] * P * Q
+    steps = [
+        _training_step(conv, norm, count)
+        for conv, norm, count in zip((phi.squeeze, phi.predict), norms, counts, strict=True)
+    ]
+    y, *statistics = kernels.train_layer(x, *steps, *operands)
+    for norm, used, count in zip(norms, statistics, counts, strict=True):
+        if norm.training and count > 1:
+            _update(norm, *used, count)
+    return y
+
+
+def _is_two_steps(phi: AtomGenerator, x: Tensor, maps: int, window: Window) -> bool:
+    """Whether Φ is two convolutions with zeros around the map, 1×1 and 3×3, each normalised and squashed, unheard.
+
+    maps, window: what the layer needs of Φ
+    """
+    return (
+        _is_ours(phi)
+        and not has_hooks(phi)
+        and x.dtype in (torch.float32, torch.float64)
+        and not autocast_on(x)
+        and _as_made(phi.squeeze, phi.squeeze_norm)
+        and _as_made(phi.predict, phi.predict_norm)
+        and not phi.per_image
+        and phi.padding_mode == "zeros"
+        and phi.squeeze.kernel_size == (1, 1)
+        and phi.window == window
+        and phi.predict.out_channels == maps
+    )
+
+
+def _is_trained_whole(phi: AtomGenerator, x: Tensor, window: Window) -> bool:
+    """Whether Φ is to be differentiated, in the form that backends know: stride 1, one dtype, zeros near the map."""
+    parts = (phi.squeeze, phi.squeeze_norm, phi.predict, phi.predict_norm)
+    margins = (p - r + 1 for p, r in zip(window.padding, window.reach, strict=True))
+    return (
+        window.stride == (1, 1)
+        and x.numel() > 0
+        and max(margins) < 3
+        and all(parameter.dtype == x.dtype for part in parts for parameter in part.parameters())
+        and any(parameter.requires_grad for part in parts for parameter in part.parameters())
+    )
+
+
+def _training_step(conv: nn.Conv2d, norm: nn.BatchNorm2d, count: int) -> tuple[Tensor | float | None, ...]:
+    """Convolution and normalisation; with the running statistics unless it takes those of `count` values."""
+    fixed = not (norm.training and count > 1)
+    statistics = (norm.running_mean, norm.running_var) if fixed else (None, None)
+    return conv.weight, norm.weight, norm.bias, *statistics, norm.eps
+
+
+@torch.no_grad()
+def _update(norm: nn.BatchNorm2d, mean: Tensor, var: Tensor, count: int) -> None:
+    """The running statistics, as nn.BatchNorm2d changes them."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    assert norm.momentum is not None
+    norm.num_batches_tracked.add_(1)
+    norm.running_mean.lerp_(mean, norm.momentum)
+    norm.running_var.lerp_(var * (count / (count - 1)), norm.momentum)
 
 
 def fused_step(x: Tensor, conv: nn.Module, norm: nn.Module, padding: tuple[int, int], kernels: Backend) -> Tensor:

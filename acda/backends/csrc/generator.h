@@ -30,7 +30,12 @@ bool takes_winograd(const ConvGeometry& s) {
   return winograd && std::is_same_v<T, float> && Set::template Winograd<T>::pays(s);
 }
 
-// Transposed: the convolution that carries a gradient back to the input.
+// The convolution that carries a gradient back to the input of s.
+inline ConvGeometry turned(const ConvGeometry& s) {
+  return {s.B, s.P, s.Q, s.O, s.C, s.k, s.H, s.W, 1, 1, s.k - 1 - s.py, s.k - 1 - s.px};
+}
+
+// Transposed: with the filters turned round, as that convolution wants them.
 template <class Set, class T>
 void convolve(const ConvGeometry& s, const T* x, const T* weight, const T* shift, bool squash, T* y, bool transposed) {
   using Fast = typename Set::template Winograd<T>;
@@ -80,83 +85,92 @@ void differentiate(const ConvGeometry& s, const T* x, const T* grad, T* dweight)
   });
 }
 
-// Numbers for each channel.
-struct Channels {
-  const Tensor &weight, &bias;
-  const std::optional<Tensor>&mean, &var;
+// A normalisation of pixels of `channels` numbers, in rows of `width` pixels. mean and var: fixed statistics, or none for
+// those of the pixels themselves.
+template <class T>
+struct Norm {
+  int64_t channels, rows, width;
+  const T *weight, *bias, *mean, *var;
   double eps;
+
+  // What it was computed with, a row each: mean, variance, and the scale and shift that follow from them.
+  static constexpr int64_t kFacts = 4;
+  const T* mean_in(const T* facts) const { return facts; }
+  const T* var_in(const T* facts) const { return facts + channels; }
+  const T* scale_in(const T* facts) const { return facts + 2 * channels; }
+  const T* shift_in(const T* facts) const { return facts + 3 * channels; }
 };
 
+// y = tanh(norm(u)), with what find_facts found.
 template <class Set, class T>
-void normalise(const Tensor& u, const Channels& c, Tensor& y, Tensor& mean, Tensor& var) {
-  using NormTanh = typename Set::template NormTanh<T>;
-  using Statistics = typename NormTanh::Statistics;
-  const int64_t O = u.size(3), rows = u.size(0) * u.size(1), width = u.size(2);
-  T *means = out<T>(mean), *vars = out<T>(var);
-  std::vector<double> below(O);  // what the mean loses when it is rounded to T
-  if (c.mean) {
-    std::copy_n(in<T>(c.mean), O, means);
-    std::copy_n(in<T>(c.var), O, vars);
-  } else {
-    Statistics all(O);
-    for (const auto& part : in_shares<Statistics>(rows, [&](int64_t first, int64_t last) {
-           auto part = std::make_unique<Statistics>(O);
-           part->add(in<T>(u) + first * width * O, (last - first) * width);
-           return part;
-         }))
-      all.add(*part);
-    for (int64_t o = 0; o < O; ++o) {
-      means[o] = T(all.mean[o]), vars[o] = T(all.squares[o] / double(rows * width));
-      below[o] = all.mean[o] - double(means[o]);
-    }
-  }
-  std::vector<T> scale(O), shift(O);
-  for (int64_t o = 0; o < O; ++o) {
-    const double factor = in<T>(c.weight)[o] / std::sqrt(double(vars[o]) + c.eps);
-    scale[o] = T(factor);
-    shift[o] = T(in<T>(c.bias)[o] - below[o] * factor);
-  }
-  torch::stable::parallel_for(0, rows, 1, [&](int64_t first, int64_t last) {
-    NormTanh::forward(
-        O, in<T>(u) + first * width * O, means, scale.data(), shift.data(), out<T>(y) + first * width * O,
-        (last - first) * width);
+void squash(const Norm<T>& n, const T* facts, const T* u, T* y) {
+  torch::stable::parallel_for(0, n.rows, 1, [&](int64_t first, int64_t last) {
+    const int64_t at = first * n.width * n.channels;
+    Set::template NormTanh<T>::forward(
+        n.channels, u + at, n.mean_in(facts), n.scale_in(facts), n.shift_in(facts), y + at, (last - first) * n.width);
   });
 }
 
 template <class Set, class T>
-void normalise_back(
-    const Tensor& grad, const Tensor& y, const Tensor& u, const Tensor& weight, const Tensor& mean, const Tensor& var,
-    double eps, bool fixed, Tensor& du, Tensor& dweight, Tensor& dbias) {
+void find_facts(const Norm<T>& n, const T* u, T* facts) {
+  using Statistics = typename Set::template NormTanh<T>::Statistics;
+  const int64_t O = n.channels;
+  T *means = facts, *vars = facts + O, *scale = facts + 2 * O, *shift = facts + 3 * O;
+  std::vector<double> below(O);  // what the mean loses when it is rounded to T
+  if (n.mean) {
+    std::copy_n(n.mean, O, means);
+    std::copy_n(n.var, O, vars);
+  } else {
+    Statistics all(O);
+    for (const auto& part : in_shares<Statistics>(n.rows, [&](int64_t first, int64_t last) {
+           auto part = std::make_unique<Statistics>(O);
+           part->add(u + first * n.width * O, (last - first) * n.width);
+           return part;
+         }))
+      all.add(*part);
+    for (int64_t o = 0; o < O; ++o) {
+      means[o] = T(all.mean[o]), vars[o] = T(all.squares[o] / double(n.rows * n.width));
+      below[o] = all.mean[o] - double(means[o]);
+    }
+  }
+  for (int64_t o = 0; o < O; ++o) {
+    const double factor = n.weight[o] / std::sqrt(double(vars[o]) + n.eps);
+    scale[o] = T(factor);
+    shift[o] = T(n.bias[o] - below[o] * factor);
+  }
+}
+
+// The gradients of u, weight and bias, from that of y; du may be the memory of the gradient.
+template <class Set, class T>
+void squash_back(const Norm<T>& n, bool fixed, const T* mean, const T* var, const T* grad, const T* y, const T* u, T* du,
+                 T* dweight, T* dbias) {
   using NormTanh = typename Set::template NormTanh<T>;
-  const int64_t O = u.size(3), rows = u.size(0) * u.size(1), width = u.size(2);
-  const T *means = in<T>(mean), *vars = in<T>(var);
+  const int64_t O = n.channels;
   std::vector<double> sum(O), product(O);
   using Pair = std::pair<std::vector<double>, std::vector<double>>;
-  for (const auto& part : in_shares<Pair>(rows, [&](int64_t first, int64_t last) {
+  for (const auto& part : in_shares<Pair>(n.rows, [&](int64_t first, int64_t last) {
          auto part = std::make_unique<Pair>(std::vector<double>(O), std::vector<double>(O));
-         const int64_t at = first * width * O;
+         const int64_t at = first * n.width * O;
          NormTanh::sums(
-             O, in<T>(grad) + at, in<T>(y) + at, in<T>(u) + at, means, (last - first) * width, part->first.data(),
-             part->second.data());
+             O, grad + at, y + at, u + at, mean, (last - first) * n.width, part->first.data(), part->second.data());
          return part;
        }))
     for (int64_t o = 0; o < O; ++o) sum[o] += part->first[o], product[o] += part->second[o];
   std::vector<T> scale(O), offset(O), slope(O);
-  const double pixels = double(rows * width);
+  const double pixels = double(n.rows * n.width);
   for (int64_t o = 0; o < O; ++o) {
-    const double inverse = 1 / std::sqrt(double(vars[o]) + eps), factor = in<T>(weight)[o] * inverse;
-    out<T>(dweight)[o] = T(product[o] * inverse);
-    out<T>(dbias)[o] = T(sum[o]);
+    const double inverse = 1 / std::sqrt(double(var[o]) + n.eps), factor = n.weight[o] * inverse;
+    dweight[o] = T(product[o] * inverse);
+    dbias[o] = T(sum[o]);
     scale[o] = T(factor);
     if (fixed) continue;  // the statistics do not depend on u
     offset[o] = T(factor * sum[o] / pixels);
     slope[o] = T(factor * product[o] * inverse * inverse / pixels);
   }
-  torch::stable::parallel_for(0, rows, 1, [&](int64_t first, int64_t last) {
-    const int64_t at = first * width * O;
+  torch::stable::parallel_for(0, n.rows, 1, [&](int64_t first, int64_t last) {
+    const int64_t at = first * n.width * O;
     NormTanh::backward(
-        O, in<T>(grad) + at, in<T>(y) + at, in<T>(u) + at, means, scale.data(), offset.data(), slope.data(), out<T>(du) + at,
-        (last - first) * width);
+        O, grad + at, y + at, u + at, mean, scale.data(), offset.data(), slope.data(), du + at, (last - first) * n.width);
   });
 }
 

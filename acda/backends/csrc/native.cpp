@@ -11,67 +11,17 @@
 #include <cstdint>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "adaptive.h"
+#include "checks.h"
 #include "dispatch.h"
 #include "generator.h"
 #include "layer.h"
 #include "tensors.h"
+#include "training.h"
 
 namespace {
-
-Geometry geometry_of(
-    const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing, int64_t k,
-    int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups, bool planar) {
-  Geometry s{};
-  s.planar = planar;
-  s.B = x.size(0), s.C = x.size(planar ? 1 : 3), s.H = x.size(planar ? 2 : 1), s.W = x.size(planar ? 3 : 2);
-  s.P = alpha.size(1), s.Q = alpha.size(2), s.M = alpha.size(3), s.L = alpha.size(4);
-  s.k = k, s.sy = sy, s.sx = sx, s.py = py, s.px = px, s.dy = dy, s.dx = dx, s.groups = groups;
-  s.has_bases = bases.has_value(), s.has_mixing = mixing.has_value();
-  s.O = mixing ? mixing->size(0) : s.C * s.M;
-  return s;
-}
-
-void check_window(int64_t k, int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
-  STD_TORCH_CHECK(k > 0 && sy > 0 && sx > 0 && dy > 0 && dx > 0 && py >= 0 && px >= 0 && groups > 0, "acda: bad window.");
-}
-
-void check_parameters(const Geometry& s, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing) {
-  STD_TORCH_CHECK(
-      s.C > 0 && s.O > 0 && s.M > 0 && s.L > 0 && s.C % s.groups == 0 && s.O % s.groups == 0,
-      "acda: channels, atoms and groups do not fit together.");
-  STD_TORCH_CHECK(
-      bases ? bases->size(0) == s.L && bases->size(1) == s.k && bases->size(2) == s.k : s.L == s.k * s.k,
-      "acda: the bases need one k x k element per coefficient.");
-  STD_TORCH_CHECK(
-      !mixing || (mixing->size(1) == s.C / s.groups && mixing->size(2) == s.M), "acda: mixing needs (O, C/groups, M).");
-  STD_TORCH_CHECK(mixing || s.groups == 1, "acda: without mixing there are no groups.");
-}
-
-Geometry checked(
-    const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases, const std::optional<Tensor>& mixing, int64_t k,
-    int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups, bool planar = false) {
-  check_floating(x);
-  check(x, x, 4, "x");
-  check(alpha, x, 5, "coefficients");
-  if (bases) check(*bases, x, 3, "bases");
-  if (mixing) check(*mixing, x, 3, "mixing");
-  const Geometry s = geometry_of(x, alpha, bases, mixing, k, sy, sx, py, px, dy, dx, groups, planar);
-  check_window(k, sy, sx, py, px, dy, dx, groups);
-  STD_TORCH_CHECK(
-      alpha.size(0) == s.B && s.H + 2 * py > dy * (k - 1) && s.W + 2 * px > dx * (k - 1) &&
-          s.P == (s.H + 2 * py - dy * (k - 1) - 1) / sy + 1 && s.Q == (s.W + 2 * px - dx * (k - 1) - 1) / sx + 1,
-      "acda: the coefficients need one set per output pixel.");
-  check_parameters(s, bases, mixing);
-  return s;
-}
-
-void check_bias(const Geometry& s, const Tensor& x, const std::optional<Tensor>& bias) {
-  if (!bias) return;
-  check(*bias, x, 1, "bias");
-  STD_TORCH_CHECK(bias->size(0) == s.O, "acda: bias needs one number per output channel.");
-}
 
 Tensor run_forward(
     const Geometry& s, const Tensor& x, const Tensor& alpha, const std::optional<Tensor>& bases,
@@ -119,19 +69,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> adaptive_conv2d_backward(
   return {d_x, d_alpha, d_mixing, d_bias};
 }
 
-ConvGeometry checked_conv(const Tensor& x, const Tensor& weight, int64_t sy, int64_t sx, int64_t py, int64_t px) {
-  check_floating(x);
-  check(x, x, 4, "x");
-  check(weight, x, 4, "weight");
-  ConvGeometry s{x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), weight.size(2), 0, 0, sy, sx, py, px};
-  STD_TORCH_CHECK(
-      sy > 0 && sx > 0 && s.C > 0 && s.O > 0 && s.k > 0 && weight.size(1) == s.C && weight.size(3) == s.k &&
-          s.H + 2 * py >= s.k && s.W + 2 * px >= s.k,
-      "acda: the weight needs (O, C, k, k), and the map room for one window.");
-  s.P = (s.H + 2 * py - s.k) / sy + 1, s.Q = (s.W + 2 * px - s.k) / sx + 1;
-  return s;
-}
-
 Tensor run_conv(const ConvGeometry& s, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& shift, bool squash) {
   Tensor y = torch::stable::new_empty(x, {s.B, s.P, s.Q, s.O});
   if (s.B > 0)
@@ -155,34 +92,14 @@ Tensor adaptive_layer(
     Tensor x, Tensor squeeze, Tensor squeeze_shift, Tensor predict, Tensor predict_shift, std::optional<Tensor> bases,
     Tensor mixing, std::optional<Tensor> bias, int64_t k, int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy,
     int64_t dx, int64_t groups, bool planar) {
-  check_floating(x);
-  check(x, x, 4, "x");
-  check(squeeze, x, 4, "squeeze");
-  check(predict, x, 4, "predict");
-  check(squeeze_shift, x, 1, "squeeze's shift");
-  check(predict_shift, x, 1, "predict's shift");
-  check(mixing, x, 3, "mixing");
-  if (bases) check(*bases, x, 3, "bases");
-  const int64_t C = x.size(planar ? 1 : 3), H = x.size(planar ? 2 : 1), W = x.size(planar ? 3 : 2);
-  const int64_t hidden = squeeze.size(0), M = mixing.size(2), L = bases ? bases->size(0) : k * k;
-  STD_TORCH_CHECK(
-      C > 0 && hidden > 0 && M > 0 && L > 0 && H > 0 && W > 0 && squeeze.size(1) == C && squeeze.size(2) == 1 &&
-          squeeze.size(3) == 1 && predict.size(0) == M * L && predict.size(1) == hidden && predict.size(2) == 3 &&
-          predict.size(3) == 3 && squeeze_shift.size(0) == hidden && predict_shift.size(0) == M * L,
-      "acda: squeeze needs (hidden, C, 1, 1), predict (M * L, hidden, 3, 3), and each a shift per channel.");
-  check_window(k, sy, sx, py, px, dy, dx, groups);
-  STD_TORCH_CHECK(H + 2 * py > dy * (k - 1) && W + 2 * px > dx * (k - 1), "acda: the map needs room for one window.");
-  const int64_t P = (H + 2 * py - dy * (k - 1) - 1) / sy + 1, Q = (W + 2 * px - dx * (k - 1) - 1) / sx + 1;
-  const Geometry s{x.size(0), C,  H,  W,      mixing.size(0),    M,    L,     k, P, Q, sy, sx, py,
-                   px,        dy, dx, groups, bases.has_value(), true, planar};
-  check_parameters(s, bases, mixing);
-  check_bias(s, x, bias);
+  const LayerGeometry g = checked_layer(x, squeeze, predict, bases, mixing, bias, {k, sy, sx, py, px, dy, dx, groups}, planar);
+  const Geometry& s = g.s;
+  check_vector(squeeze_shift, x, squeeze.size(0), "squeeze's shift");
+  check_vector(predict_shift, x, predict.size(0), "predict's shift");
   Tensor y = planar ? torch::stable::new_empty(x, {s.B, s.O, s.P, s.Q}) : torch::stable::new_empty(x, {s.B, s.P, s.Q, s.O});
   if (s.B == 0) return y;
-  // The windows of the 3×3 have the centres of the layer's.
-  const int64_t margin_y = py - dy * (k - 1) / 2 + 1, margin_x = px - dx * (k - 1) / 2 + 1;
-  const ConvGeometry first{1, H, W, C, hidden, 1, H, W, 1, 1, 0, 0};
-  const ConvGeometry second{1, H, W, hidden, M * L, 3, P, Q, sy, sx, margin_y, margin_x};
+  ConvGeometry first = g.squeeze, second = g.predict;
+  first.B = second.B = 1;  // an image at a time
   dispatch(x, [&]<class Set, class T>() {
     const Layer<Set, T> layer(
         s, {first, in<T>(squeeze), in<T>(squeeze_shift)}, {second, in<T>(predict), in<T>(predict_shift)}, in<T>(x),
@@ -190,6 +107,100 @@ Tensor adaptive_layer(
     layer.run();
   });
   return y;
+}
+
+// A normalisation of Φ as the operators are given it.
+struct NormOf {
+  const Tensor &weight, &bias;
+  const std::optional<Tensor>&mean, &var;
+  double eps;
+
+  template <class T>
+  Norm<T> over(int64_t rows, int64_t width) const {
+    return {weight.size(0), rows, width, in<T>(weight), in<T>(bias), in<T>(mean), in<T>(var), eps};
+  }
+  void check_all(const Tensor& x, int64_t channels, const char* name) const {
+    check_vector(weight, x, channels, name);
+    check_vector(bias, x, channels, name);
+    STD_TORCH_CHECK(mean.has_value() == var.has_value(), "acda: mean and var come together.");
+    if (mean) check_vector(*mean, x, channels, name), check_vector(*var, x, channels, name);
+  }
+};
+
+template <class T>
+LayerParts<T> parts_of(
+    const LayerGeometry& g, const Tensor& squeeze, const NormOf& first, const Tensor& predict, const NormOf& second,
+    const std::optional<Tensor>& bases, const Tensor& mixing, const std::optional<Tensor>& bias) {
+  const Geometry& s = g.s;
+  return {s,
+          g.squeeze,
+          g.predict,
+          in<T>(squeeze),
+          in<T>(predict),
+          in<T>(bases),
+          in<T>(mixing),
+          in<T>(bias),
+          first.over<T>(s.B * s.H, s.W),
+          second.over<T>(s.B * s.P, s.Q)};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> adaptive_layer_training(
+    Tensor x, Tensor squeeze, Tensor weight1, Tensor bias1, std::optional<Tensor> mean1, std::optional<Tensor> var1,
+    double eps1, Tensor predict, Tensor weight2, Tensor bias2, std::optional<Tensor> mean2, std::optional<Tensor> var2,
+    double eps2, std::optional<Tensor> bases, Tensor mixing, std::optional<Tensor> bias, int64_t k, int64_t sy, int64_t sx,
+    int64_t py, int64_t px, int64_t dy, int64_t dx, int64_t groups) {
+  const LayerGeometry g = checked_layer(x, squeeze, predict, bases, mixing, bias, {k, sy, sx, py, px, dy, dx, groups}, false);
+  const Geometry& s = g.s;
+  check_trainable(g);
+  const NormOf first{weight1, bias1, mean1, var1, eps1}, second{weight2, bias2, mean2, var2, eps2};
+  first.check_all(x, squeeze.size(0), "the first normalisation");
+  second.check_all(x, predict.size(0), "the second normalisation");
+  Tensor y = torch::stable::new_empty(x, {s.B, s.P, s.Q, s.O});
+  Tensor u1 = torch::stable::new_empty(x, {s.B, s.H, s.W, squeeze.size(0)});
+  Tensor u2 = torch::stable::new_empty(x, {s.B, s.P, s.Q, predict.size(0)});
+  Tensor facts1 = torch::stable::new_empty(x, {Norm<float>::kFacts, squeeze.size(0)});
+  Tensor facts2 = torch::stable::new_empty(x, {Norm<float>::kFacts, predict.size(0)});
+  dispatch(x, [&]<class Set, class T>() {
+    train_forward<Set, T>(
+        parts_of<T>(g, squeeze, first, predict, second, bases, mixing, bias), in<T>(x), out<T>(y), out<T>(u1), out<T>(facts1),
+        out<T>(u2), out<T>(facts2));
+  });
+  return {y, u1, facts1, u2, facts2};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> adaptive_layer_training_backward(
+    Tensor grad, Tensor u1, Tensor facts1, Tensor u2, Tensor facts2, Tensor x, Tensor squeeze, Tensor weight1, Tensor bias1,
+    bool fixed1, double eps1, Tensor predict, Tensor weight2, Tensor bias2, bool fixed2, double eps2,
+    std::optional<Tensor> bases, Tensor mixing, int64_t k, int64_t sy, int64_t sx, int64_t py, int64_t px, int64_t dy,
+    int64_t dx, int64_t groups, bool input) {
+  const LayerGeometry g =
+      checked_layer(x, squeeze, predict, bases, mixing, std::nullopt, {k, sy, sx, py, px, dy, dx, groups}, false);
+  const Geometry& s = g.s;
+  check_trainable(g);
+  check_map(grad, x, s.B, s.P, s.Q, s.O, "the gradient");
+  check_map(u1, x, s.B, s.H, s.W, squeeze.size(0), "u1");
+  check_map(u2, x, s.B, s.P, s.Q, predict.size(0), "u2");
+  check_facts(facts1, x, squeeze.size(0));
+  check_facts(facts2, x, predict.size(0));
+  const std::optional<Tensor> none;
+  const NormOf first{weight1, bias1, none, none, eps1}, second{weight2, bias2, none, none, eps2};
+  first.check_all(x, squeeze.size(0), "the first normalisation");
+  second.check_all(x, predict.size(0), "the second normalisation");
+  const int64_t hidden = squeeze.size(0), maps = predict.size(0);
+  Tensor d_x = torch::stable::new_empty(x, {s.B, s.H, s.W, s.C});
+  Tensor d_squeeze = torch::stable::new_zeros(x, {hidden, s.C, 1, 1});
+  Tensor d_weight1 = torch::stable::new_empty(x, {hidden}), d_bias1 = torch::stable::new_empty(x, {hidden});
+  Tensor d_predict = torch::stable::new_zeros(x, {maps, hidden, 3, 3});
+  Tensor d_weight2 = torch::stable::new_empty(x, {maps}), d_bias2 = torch::stable::new_empty(x, {maps});
+  Tensor d_mixing = torch::stable::new_zeros(x, {s.O, s.C / groups, s.M}), d_bias = torch::stable::new_zeros(x, {s.O});
+  dispatch(x, [&]<class Set, class T>() {
+    const LayerGradients<T> d{out<T>(d_x),       out<T>(d_squeeze), out<T>(d_weight1), out<T>(d_bias1), out<T>(d_predict),
+                              out<T>(d_weight2), out<T>(d_bias2),   out<T>(d_mixing),  out<T>(d_bias),  input};
+    train_backward<Set, T>(
+        parts_of<T>(g, squeeze, first, predict, second, bases, mixing, std::nullopt), fixed1, fixed2, in<T>(grad), in<T>(x),
+        in<T>(u1), in<T>(facts1), in<T>(u2), in<T>(facts2), d);
+  });
+  return {d_x, d_squeeze, d_weight1, d_bias1, d_predict, d_weight2, d_bias2, d_mixing, d_bias};
 }
 
 std::tuple<Tensor, Tensor> conv2d_backward(Tensor grad, Tensor x, Tensor weight, int64_t py, int64_t px, bool input) {
@@ -203,8 +214,7 @@ std::tuple<Tensor, Tensor> conv2d_backward(Tensor grad, Tensor x, Tensor weight,
   if (s.B > 0)
     dispatch(x, [&]<class Set, class T>() {
       // The gradient of the input is a convolution too: of the gradient, with the filters turned round.
-      const ConvGeometry back{s.B, s.P, s.Q, s.O, s.C, s.k, s.H, s.W, 1, 1, s.k - 1 - s.py, s.k - 1 - s.px};
-      if (input) convolve<Set, T>(back, in<T>(grad), in<T>(weight), nullptr, false, out<T>(dx), true);
+      if (input) convolve<Set, T>(turned(s), in<T>(grad), in<T>(weight), nullptr, false, out<T>(dx), true);
       differentiate<Set, T>(s, in<T>(x), in<T>(grad), out<T>(dweight));
     });
   return {dx, dweight};
@@ -221,8 +231,14 @@ std::tuple<Tensor, Tensor, Tensor> norm_tanh(
   if (mean) check_channels(*mean, u, "mean"), check_channels(*var, u, "var");
   Tensor y = torch::stable::new_empty(u, {u.size(0), u.size(1), u.size(2), u.size(3)});
   Tensor own_mean = torch::stable::new_empty(u, {u.size(3)}), own_var = torch::stable::new_empty(u, {u.size(3)});
-  const Channels c{weight, bias, mean, var, eps};
-  dispatch(u, [&]<class Set, class T>() { normalise<Set, T>(u, c, y, own_mean, own_var); });
+  dispatch(u, [&]<class Set, class T>() {
+    const auto norm = NormOf{weight, bias, mean, var, eps}.over<T>(u.size(0) * u.size(1), u.size(2));
+    std::vector<T> facts(Norm<T>::kFacts * norm.channels);
+    find_facts<Set, T>(norm, in<T>(u), facts.data());
+    squash<Set, T>(norm, facts.data(), in<T>(u), out<T>(y));
+    std::copy_n(norm.mean_in(facts.data()), norm.channels, out<T>(own_mean));
+    std::copy_n(norm.var_in(facts.data()), norm.channels, out<T>(own_var));
+  });
   return {y, own_mean, own_var};
 }
 
@@ -239,8 +255,12 @@ std::tuple<Tensor, Tensor, Tensor> norm_tanh_backward(
   check_channels(var, u, "var");
   Tensor du = torch::stable::new_empty(u, {u.size(0), u.size(1), u.size(2), u.size(3)});
   Tensor dweight = torch::stable::new_empty(u, {u.size(3)}), dbias = torch::stable::new_empty(u, {u.size(3)});
-  dispatch(
-      u, [&]<class Set, class T>() { normalise_back<Set, T>(grad, y, u, weight, mean, var, eps, fixed, du, dweight, dbias); });
+  const std::optional<Tensor> none;
+  dispatch(u, [&]<class Set, class T>() {
+    const auto norm = NormOf{weight, weight, none, none, eps}.over<T>(u.size(0) * u.size(1), u.size(2));
+    squash_back<Set, T>(
+        norm, fixed, in<T>(mean), in<T>(var), in<T>(grad), in<T>(y), in<T>(u), out<T>(du), out<T>(dweight), out<T>(dbias));
+  });
   return {du, dweight, dbias};
 }
 
@@ -261,6 +281,8 @@ STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
   m.impl("adaptive_conv2d_planar", TORCH_BOX(&adaptive_conv2d_planar));
   m.impl("adaptive_conv2d_backward", TORCH_BOX(&adaptive_conv2d_backward));
   m.impl("adaptive_layer", TORCH_BOX(&adaptive_layer));
+  m.impl("adaptive_layer_training", TORCH_BOX(&adaptive_layer_training));
+  m.impl("adaptive_layer_training_backward", TORCH_BOX(&adaptive_layer_training_backward));
   m.impl("conv2d_tanh", TORCH_BOX(&conv2d_tanh));
   m.impl("conv2d", TORCH_BOX(&conv2d));
   m.impl("conv2d_backward", TORCH_BOX(&conv2d_backward));

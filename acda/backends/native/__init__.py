@@ -10,10 +10,11 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from acda.backends.native import adaptive, conv, conv_tanh, layer, library, norm_tanh, planar
+from acda.backends.native import adaptive, conv, conv_tanh, layer, library, norm_tanh, planar, training
 from acda.backends.native.layer import adaptive_layer
 from acda.backends.native.layouts import PixelMajor, dense, numbers
 from acda.backends.native.steps import batch_norm_tanh, conv2d, conv2d_tanh
+from acda.backends.native.training import train_layer
 from acda.backends.reference import needs_grad
 from acda.window import Window
 
@@ -27,10 +28,11 @@ __all__ = [
     "conv2d_tanh",
     "exact_shifts",
     "per_pixel_conv2d",
+    "train_layer",
     "why_not",
 ]
 # They register the operators.
-OPERATORS = (adaptive, planar, layer, conv, conv_tanh, norm_tanh)
+OPERATORS = (adaptive, planar, layer, training, conv, conv_tanh, norm_tanh)
 # What is wrong with the kernel of this installation, or None.
 MISSING = library.load()
 _said = False

@@ -32,6 +32,7 @@ __all__ = [
 WANTS_CHANNELS_LAST = False
 KEEPS_HALF = True
 adaptive_layer = None
+train_layer = None
 
 # The oldest NVIDIA GPUs whose tensor cores multiply TF32 and bfloat16: Ampere.
 LEAST_CAPABILITY = (8, 0)
