@@ -226,8 +226,11 @@ def test_multiply_adds_are_counted():
         layer(x).sum().backward()
     counts = counter.get_flop_counts()["Global"]
     compose, apply, mix = 6 * 18 * 49, 8 * 6 * 49, 16 * 8 * 6
-    assert counts[torch.ops.acda.adaptive_conv2d] == 2 * 200 * (compose + apply + mix)
-    assert counts[torch.ops.acda.adaptive_conv2d_backward] == 4 * 200 * (compose + apply + mix)
+    phi, squeeze = 8 * 64 + 9 * 64 * 108, 8 * 64
+    assert counts[torch.ops.acda.adaptive_layer_training] == 2 * 200 * (phi + compose + apply + mix)
+    # The input needs no gradient, and so none through Φ's first convolution.
+    expected = 4 * 200 * (phi + compose + apply + mix) - 2 * 200 * squeeze
+    assert counts[torch.ops.acda.adaptive_layer_training_backward] == expected
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         layer.eval()(x)
     counts = counter.get_flop_counts()["Global"]

@@ -130,7 +130,7 @@ def test_shapes_without_numbers(memory_format, stride):
     [
         ({"squeeze": torch.randn(8, 5, 1, 1)}, "squeeze needs"),
         ({"predict": torch.randn(7, 8, 3, 3)}, "squeeze needs"),
-        ({"predict_shift": torch.randn(3)}, "squeeze needs"),
+        ({"predict_shift": torch.randn(3)}, "predict's shift needs"),
         ({"mixing": torch.randn(4, 3, 2)}, "mixing needs"),
         ({"bias": torch.randn(3)}, "bias needs"),
         ({"k": 5}, "bases need"),

@@ -142,8 +142,9 @@ void find_facts(const Norm<T>& n, const T* u, T* facts) {
 
 // The gradients of u, weight and bias, from that of y; du may be the memory of the gradient.
 template <class Set, class T>
-void squash_back(const Norm<T>& n, bool fixed, const T* mean, const T* var, const T* grad, const T* y, const T* u, T* du,
-                 T* dweight, T* dbias) {
+void squash_back(
+    const Norm<T>& n, bool fixed, const T* mean, const T* var, const T* grad, const T* y, const T* u, T* du, T* dweight,
+    T* dbias) {
   using NormTanh = typename Set::template NormTanh<T>;
   const int64_t O = n.channels;
   std::vector<double> sum(O), product(O);
@@ -151,8 +152,7 @@ void squash_back(const Norm<T>& n, bool fixed, const T* mean, const T* var, cons
   for (const auto& part : in_shares<Pair>(n.rows, [&](int64_t first, int64_t last) {
          auto part = std::make_unique<Pair>(std::vector<double>(O), std::vector<double>(O));
          const int64_t at = first * n.width * O;
-         NormTanh::sums(
-             O, grad + at, y + at, u + at, mean, (last - first) * n.width, part->first.data(), part->second.data());
+         NormTanh::sums(O, grad + at, y + at, u + at, mean, (last - first) * n.width, part->first.data(), part->second.data());
          return part;
        }))
     for (int64_t o = 0; o < O; ++o) sum[o] += part->first[o], product[o] += part->second[o];

@@ -132,16 +132,17 @@ LayerParts<T> parts_of(
     const LayerGeometry& g, const Tensor& squeeze, const NormOf& first, const Tensor& predict, const NormOf& second,
     const std::optional<Tensor>& bases, const Tensor& mixing, const std::optional<Tensor>& bias) {
   const Geometry& s = g.s;
-  return {s,
-          g.squeeze,
-          g.predict,
-          in<T>(squeeze),
-          in<T>(predict),
-          in<T>(bases),
-          in<T>(mixing),
-          in<T>(bias),
-          first.over<T>(s.B * s.H, s.W),
-          second.over<T>(s.B * s.P, s.Q)};
+  return {
+      s,
+      g.squeeze,
+      g.predict,
+      in<T>(squeeze),
+      in<T>(predict),
+      in<T>(bases),
+      in<T>(mixing),
+      in<T>(bias),
+      first.over<T>(s.B * s.H, s.W),
+      second.over<T>(s.B * s.P, s.Q)};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> adaptive_layer_training(

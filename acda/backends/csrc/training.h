@@ -47,8 +47,8 @@ struct LayerGradients {
 
 template <class Set, class T>
 void train_backward(
-    const LayerParts<T>& l, bool fixed1, bool fixed2, const T* grad, const T* x, const T* u1, const T* facts1, const T* u2, const T* facts2,
-    const LayerGradients<T>& d) {
+    const LayerParts<T>& l, bool fixed1, bool fixed2, const T* grad, const T* x, const T* u1, const T* facts1, const T* u2,
+    const T* facts2, const LayerGradients<T>& d) {
   const int64_t maps = l.second.channels * l.second.rows * l.second.width;
   const int64_t hidden_maps = l.first.channels * l.first.rows * l.first.width;
   Scratch<T> du2, hidden, du1;
@@ -68,8 +68,8 @@ void train_backward(
   du1.resize(hidden_maps, false);
   convolve<Set, T>(turned(l.predict), du2.data(), l.predict_weight, nullptr, false, du1.data(), true);
   squash_back<Set, T>(
-      l.first, fixed1, l.first.mean_in(facts1), l.first.var_in(facts1), du1.data(), hidden.data(), u1, du1.data(),
-      d.weight1, d.bias1);
+      l.first, fixed1, l.first.mean_in(facts1), l.first.var_in(facts1), du1.data(), hidden.data(), u1, du1.data(), d.weight1,
+      d.bias1);
   differentiate<Set, T>(l.squeeze, x, du1.data(), d.squeeze);
   if (!d.input) return;
   Scratch<T> through;  // Φ
