@@ -27,6 +27,7 @@ __all__ = [
     "conv2d",
     "conv2d_tanh",
     "per_pixel_conv2d",
+    "train_layer",
     "why_not",
 ]
 WANTS_CHANNELS_LAST = False
