@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from acda.photos.ready import ready
@@ -20,10 +21,9 @@ from acda.photos.weights import IMAGENET_STATISTICS, fresh
 from acda.support.extras import need
 
 hub = need("huggingface_hub", "hub")
-# Of a network that comes without a card of its own.
+# Of a network that comes without a card of its own. Its licence is for its owner to add.
 CARD = """---
 library_name: acda
-license: apache-2.0
 tags: [acda, adaptive-convolution]
 ---
 
@@ -84,7 +84,7 @@ class HubNetwork(nn.Module, hub.PyTorchModelHubMixin, library_name="acda", tags=
         _check(folder)
         try:
             made: Self = super().from_pretrained(str(folder), **options)
-        except RuntimeError as error:
+        except (RuntimeError, SafetensorError) as error:
             reason = str(error).splitlines()[-1].strip()
             raise ValueError(f"{folder} does not have the weights of its network: {reason}") from error
         card = folder / "README.md"
@@ -103,4 +103,4 @@ def _check(folder: Path) -> None:
     except (ValueError, KeyError, TypeError, AttributeError):
         sound = False
     if not sound:
-        raise ValueError(f"{folder / 'config.json'} does not tell a network of acda: it needs facts with a model.")
+        raise ValueError(f"{folder / 'config.json'} does not describe a network of acda: it needs facts with a model.")

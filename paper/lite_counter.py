@@ -1,8 +1,8 @@
 """Fine-tune all of the crowd counter, from ImageNet's features and a head that `paper.heads` trained on them.
 
     python -m paper.lite_counter --data DIR --head CACHE/head_pixel_0.pt --run DIR     # about an hour on one core
-    python -m paper.lite_counter --data DIR --run DIR --test                           # into results/lite_counter.json
-    python -m paper.lite_counter --data DIR --run DIR --package                        # into weights/research
+    python -m paper.lite_counter --run DIR --package                                   # into weights/research
+    python -m paper.lite_counter --data DIR --test                                     # into results/lite_counter.json
 
 Begun again, it goes on from its last checkpoint. Normalisations keep their statistics, and the first layers, down to a
 quarter of the resolution, keep ImageNet's weights.
@@ -23,8 +23,9 @@ from torch import Tensor, nn
 from acda import create_model
 from acda.models.lite_counter import LiteCounter
 from acda.photos.image_files import read_rgb
+from acda.photos.trained import Trained
 from acda.photos.weight_folders import CHECKOUT
-from acda.photos.weights import write_weights
+from acda.photos.weights import load, write_weights
 from acda.support.files import written_whole
 from acda.training.data.batches import generator_for
 from acda.training.data.crowds import Crowd, density_map, read_crowds, read_test_crowds
@@ -126,16 +127,14 @@ def resumed(file: Path, parts: dict[str, Any]) -> int:
     return int(found["step"])
 
 
-@torch.no_grad()
-def count(model: LiteCounter, crowd: Crowd) -> float:
-    pixels = torch.from_numpy(read_rgb(crowd.file).copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
-    return float(model(pixels.to(memory_format=torch.channels_last)).double().sum())
-
-
-def test(model: LiteCounter, crowds: list[Crowd], empty: list[Crowd]) -> list[Row]:
+def test(counter: Trained, crowds: list[Crowd], empty: list[Crowd]) -> list[Row]:
     """Errors over all photos, the median of relative ones, and the most people on photos without any; each count."""
-    each = {crowd.file.name: [len(crowd.points), round(count(model, crowd), 1)] for crowd in crowds}
-    nobody = {crowd.file.name: round(count(model, crowd), 2) for crowd in empty}
+
+    def count(crowd: Crowd) -> float:
+        return float(counter(read_rgb(crowd.file)))
+
+    each = {crowd.file.name: [len(crowd.points), round(count(crowd), 1)] for crowd in crowds}
+    nobody = {crowd.file.name: round(count(crowd), 2) for crowd in empty}
     errors = [found - heads for heads, found in each.values()]
     relative = [abs(found - heads) / heads for heads, found in each.values()]
     figures = {
@@ -143,7 +142,7 @@ def test(model: LiteCounter, crowds: list[Crowd], empty: list[Crowd]) -> list[Ro
         "rmse": round(math.sqrt(statistics.mean(error**2 for error in errors)), 2),
         "mean_error": round(statistics.mean(errors), 1),
         "median_relative_error": round(100 * statistics.median(relative)),
-        "parameters": round(sum(p.numel() for p in model.parameters()) / 1e6, 3),
+        "parameters": round(sum(p.numel() for p in counter.parameters()) / 1e6, 3),
     }
     rows = [result("lite_counter", "shanghaitech_a", "lite_counter", *figure) for figure in figures.items()]
     rows[0]["each"] = each
@@ -167,34 +166,31 @@ def package(model: LiteCounter, to: Path, steps: int) -> None:
     )
     state = {f"model.{name}": t for name, t in model.state_dict().items()}
     halves = {name: t.half() if t.ndim > 2 and not name.endswith(".bases") else t for name, t in state.items()}
-    facts = {"model": recipe.model, "options": "{}", "recipe": recipe.to_json()}
+    facts = {"model": recipe.model, "options": "{}", "recipe": recipe.to_json(), "steps": str(steps)}
     write_weights(to, {**halves, "statistics": STATISTICS}, facts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--run", type=Path, required=True, help="the folder for checkpoints")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--run", type=Path, help="the folder for checkpoints")
     parser.add_argument("--head", type=Path, help="a decoder that paper.heads trained")
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--test", action="store_true", help="test instead of training")
     parser.add_argument("--package", action="store_true", help="write the file of weights instead of training")
+    parser.add_argument("--test", action="store_true", help="test the file of weights instead of training")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    model = network(options.head)
-    if not (options.test or options.package):
-        train(model, options.data, options.run, options.steps)
-        return
-    steps = resumed(options.run / "last.pt", {"model": model})
     if options.package:
+        model = network()
+        steps = resumed(options.run / "last.pt", {"model": model})
         package(model, CHECKOUT / "weights" / "research" / "lite_counter.safetensors", steps)
-    if options.test:
-        rows = test(model, read_test_crowds(options.data / "shanghaitech/part_A"), without_people(options.data)[1])
-        budget = (
-            f"a trained head, then {steps} steps of {BATCH} crops of {CROP}×{CROP} on all but the first layers, AdamW"
-        )
-        write("lite_counter", rows, budget=budget, seed=SEED)
-        print(*(f"{row['metric']} {row['value']}" for row in rows), sep="\n")
+    elif options.test:
+        counter = load("lite_counter")
+        crowds = read_test_crowds(options.data / "shanghaitech/part_A")
+        budget = f"a trained head, then {counter.facts['steps']} steps of {BATCH} crops of {CROP}×{CROP}, AdamW"
+        write("lite_counter", test(counter, crowds, without_people(options.data)[1]), budget=budget, seed=SEED)
+    else:
+        train(network(options.head), options.data, options.run, options.steps)
 
 
 if __name__ == "__main__":

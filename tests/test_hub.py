@@ -76,9 +76,10 @@ def test_a_packaged_network_keeps_its_card(tmp_path):
     [
         (lambda f: (f / "config.json").unlink(), "has no config.json: it needs to be a folder that save_pretrained"),
         (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors"),
-        (lambda f: (f / "config.json").write_text("{}"), "does not tell a network of acda"),
-        (lambda f: (f / "config.json").write_text("[1"), "does not tell a network of acda"),
-        (lambda f: (f / "config.json").write_text('{"facts": {"model": 3}}'), "does not tell a network of acda"),
+        (lambda f: (f / "model.safetensors").write_text("junk"), "does not have the weights of its network: .*header"),
+        (lambda f: (f / "config.json").write_text("{}"), "does not describe a network of acda"),
+        (lambda f: (f / "config.json").write_text("[1"), "does not describe a network of acda"),
+        (lambda f: (f / "config.json").write_text('{"facts": {"model": 3}}'), "does not describe a network of acda"),
         (lambda f: rename(f, "model", "nobody"), "cannot be made here .there is no model 'nobody'"),
         (lambda f: rename(f, "options", '{"depth": 999999}'), "the option depth needs to be a whole number of at"),
         (lambda f: rename(f, "options", '{"depth": 4, "width": 8}'), "does not have the weights of its network"),

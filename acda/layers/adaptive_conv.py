@@ -20,7 +20,7 @@ from acda.layers.shared_filters import convolve_images
 from acda.layers.start import check_learnable, draw_mixing, energy_of_atoms, make_bases
 from acda.window import Pair
 
-# The built-in Φ, where nothing else is asked for.
+# Defaults of the built-in Φ.
 HIDDEN, FIRST_KERNEL, ADAPTIVITY = 64, 1, 0.2
 ADAPT = ("pixel", "image", "none")
 FROM_CONV2D = (
@@ -44,7 +44,7 @@ class AdaptiveConv2d(ConvLike):
     adaptivity: how much of a fresh layer's filters depends on the position, from 0, an ordinary convolution, to 1, the
         paper's initialisation. "How a fresh layer starts" in the documentation says why the default is small.
     adapt: what has its own filters. "pixel": every pixel. "image": every image, by Φ's predictions averaged over it.
-        "none": nothing; the coefficients are learnt, and there is no Φ. "image" and "none" are for comparisons and are
+        "none": nothing; the coefficients are learned, and there is no Φ. "image" and "none" are for comparisons and are
         computed as ordinary convolutions; an exported program with "image" takes one batch size.
 
     >>> layer = AdaptiveConv2d(64, 128, 7, stride=2, padding=3)
@@ -138,7 +138,7 @@ class AdaptiveConv2d(ConvLike):
         return like_input(y, x)
 
     def _shared_coefficients(self, x: Tensor, kernels: Backend) -> Tensor:
-        """What the pixels of an image share, of each image or of all: (B, M·L) or (1, M·L)."""
+        """The coefficients that all pixels share: (B, M·L) for each image, or (1, M·L) for all images."""
         if isinstance(self.generator, ConstantAtoms):
             return self.generator.constants[None]
         return self._coefficients(x, kernels)[..., 0, 0].flatten(1)
@@ -201,9 +201,9 @@ class AdaptiveConv2d(ConvLike):
 
     @classmethod
     def like(cls, conv: nn.Conv2d, **options: Any) -> Self:
-        """A fresh layer with the arguments, device, dtype and mode of this convolution, frozen where that is.
+        """A fresh layer with the arguments, device, dtype and mode of this convolution, frozen where it is frozen.
 
-        conv: what is not exactly an nn.Conv2d is refused.
+        conv: needs to be exactly an nn.Conv2d.
         options: further arguments of the layer.
         """
         return make_like(cls, conv, **options)
@@ -226,8 +226,8 @@ class AdaptiveConv2d(ConvLike):
 
         conv: needs to be exactly an nn.Conv2d.
 
-        The start is exact where the bases span the filters and num_atoms (6 unless given) reaches their rank. Elsewhere
-        it is the nearest there is, and a ConversionWarning tells the relative error.
+        The start is exact if the bases span the filters and num_atoms (6 unless given) reaches their rank. Otherwise
+        it is the nearest approximation, and a ConversionWarning gives the relative error.
         exact: choose num_atoms so that the start is exact, and the pixel basis where `bases` do not span the filters.
             This costs more atoms: up to k².
         num_bases, bases, hidden, first_kernel, adapt: as in the layer.
@@ -256,8 +256,8 @@ class AdaptiveConv2d(ConvLike):
 
         weight: (O, C/groups, k, k)    bias: (O,)
 
-        Φ is made constant, not removed: its last normalisation carries the coefficients with a scale of zero, from
-        which training sets it free.
+        Φ is made constant, not removed: the scale of its last normalisation becomes zero, and the shift carries the
+        coefficients. Training can change both.
         """
         return imitate(self, weight, bias)
 
@@ -266,7 +266,7 @@ class AdaptiveConv2d(ConvLike):
         """`mixing` by the name that convolutions have for it, for code that initialises or folds any convolution.
 
         Scaling its first axis scales the output channels, as it does in nn.Conv2d. State dicts and named_parameters
-        know `mixing` only.
+        have `mixing` only.
         """
         return self.mixing
 
@@ -315,13 +315,13 @@ class AdaptiveConv2d(ConvLike):
 
     def _reset_mixing(self, gain: float) -> None:
         if self.mixing.is_meta or isinstance(self.mixing, FakeTensor):
-            return  # it has no numbers
+            return  # there are no values to set
         phi = self.generator if self._made_generator else None
         energy = energy_of_atoms(phi, self.num_atoms, self._elements())
         draw_mixing(self.mixing, self.bias, self.window.side, energy, gain)
 
     def _elements(self) -> Tensor:
-        """The basis elements, (L, k²) in float64; computed again where the meta device may have no numbers of them."""
+        """The basis elements, (L, k²) in float64; computed again for a layer that was made on the meta device."""
         if self.bases is None:
             return torch.eye(self.num_elements, dtype=torch.float64)
         if self._uses_fourier_bessel:

@@ -1,8 +1,8 @@
 """Φ by a backend: each step, convolve, normalise and squash, as one or two operations instead of three modules.
 
 Everything that decides whether this is allowed is in this file. The modules of Φ stay ordinary ones, because pruning,
-parametrization, convert_sync_batchnorm and hooks work on those. A fused operation does not call them, so it has to ask
-whether calling them would do more.
+parametrization, convert_sync_batchnorm and hooks work on those. A fused operation does not call the modules, so this
+file checks first that calling them would do nothing else.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ Folded = tuple[Tensor, Tensor]
 
 
 def predict(phi: nn.Module, x: Tensor, kernels: Backend) -> Tensor:
-    """phi(x), with the steps of an AtomGenerator computed by the backend. Any other Φ is called with the map alone."""
+    """phi(x), with the steps of an AtomGenerator computed by the backend. Any other Φ is called with x alone."""
     return phi(x, step=partial(fused_step, kernels=kernels)) if _is_ours(phi) else phi(x)
 
 

@@ -43,6 +43,8 @@ class EfficientNetLite(nn.Module):
             before = after
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        if not torch.compiler.is_exporting():  # faster on CPUs; an exported program would take one size only
+            x = x.contiguous(memory_format=torch.channels_last)
         x, maps = self.stem(x), []
         for stage, (*_, width) in zip(self.stages, STAGES, strict=True):
             x = stage(x)

@@ -61,6 +61,7 @@ def open_weights(name: str | Path) -> Weights:
         raise ValueError(
             f"{path} needs mean and standard deviation of its training images, (2, 3), with positive standard "
             "deviations. `acda train` writes them."
+            + ("" if "model" in facts else " This file does not name a network of acda either.")
         )
     return Weights(path, {name: t for name, t in tensors.items() if name != "scale"}, facts)
 

@@ -20,9 +20,10 @@ def printable(text: object) -> str:
 
 def complain(verb: str, what: object) -> None:
     """One line on standard error, with the verb that it comes from; "" where there is none."""
-    print(f"{' '.join(['acda', verb]).strip()}: {printable(what)}", file=sys.stderr, flush=True)
+    # Its end in the same write: with --jobs another thread may print at the same time.
+    print(f"{' '.join(['acda', verb]).strip()}: {printable(what)}\n", end="", file=sys.stderr, flush=True)
 
 
 def print_line(what: object) -> None:
     """One line on standard output, at once, for whoever follows the work."""
-    print(printable(what), flush=True)
+    print(f"{printable(what)}\n", end="", flush=True)
