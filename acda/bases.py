@@ -1,6 +1,6 @@
 """Fourier-Bessel elements: the fixed patterns over which every filter atom is written.
 
-They are the vibration modes of a drum, sampled on the k×k grid and ordered from smooth to busy, so that a few of
+They are the vibration modes of a drum, sampled on the k×k grid and ordered from low to high frequency, so that a few of
 them describe a filter without its high-frequency noise. Stacked at several sizes they let a layer choose how
 far it looks at each pixel.
 """
@@ -118,7 +118,7 @@ def _as_tensor(elements: np.ndarray, device: torch.device | str | None, dtype: t
 
 def _check_side(side: int) -> int:
     if isinstance(side, bool) or not isinstance(side, int):
-        raise TypeError(f"Fourier-Bessel elements live on a square grid, its side an int; got {side!r}.")
+        raise TypeError(f"Fourier-Bessel elements need a square grid, its side an int; got {side!r}.")
     if side < 3 or side % 2 == 0:
         raise ValueError(
             f"Fourier-Bessel elements need a centre pixel with neighbours: an odd side of 3 or more; got {side}. "

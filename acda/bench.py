@@ -104,7 +104,7 @@ def training(layer: nn.Module, x: Tensor) -> None:
 
 MODES = {"forward": forward, "training": training}
 LEAST_ROUNDS = 3
-# On smaller inputs, numbers in them, the imports would be all of the memory that one sees.
+# Numbers in an input. With fewer of them, imports would dominate the memory that is measured.
 LARGE = 4_000_000
 
 

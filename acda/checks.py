@@ -61,7 +61,7 @@ def check_filter_groups(channels: int, filters: int, groups: int) -> None:
 
 
 def side_of(coefficients: Tensor, bases: Tensor | None) -> int:
-    """The kernel's side k, which the bases tell, or without bases the number of coefficients."""
+    """The kernel's side k: that of the bases or, without bases, the root of the number of coefficients."""
     if coefficients.ndim != 5:
         raise ValueError(f"coefficients needs 5 dimensions, (B, M, L, P, Q); got {tuple(coefficients.shape)}.")
     L = coefficients.shape[2]

@@ -58,7 +58,7 @@ def count(module: nn.Module, *shapes: tuple[int, ...]) -> Cost:
     dtype = next((p.dtype for p in meta.parameters() if p.is_floating_point()), torch.float32)
     inputs = [torch.empty(shape, device="meta", dtype=dtype) for shape in shapes]
     tally = _Tally(meta)
-    # Each adaptive layer as it runs on a CPU, whatever it was told: the mathematics are the same.
+    # Each adaptive layer as it runs on a CPU, whatever its backend: the mathematics are the same.
     for part in meta.modules():
         if isinstance(part, AdaptiveConv2d):
             part.backend = "auto"
@@ -83,7 +83,7 @@ class _Tally(TorchDispatchMode):
         self.multiply_adds: Counter[str] = Counter()
         self.kept_bytes: Counter[str] = Counter()
         self.learned = {_storage(p) for p in model.parameters()}
-        # Tensors share storages; each is counted once, and held so that its identity is not given away again.
+        # Tensors share storages; each is counted once, and kept alive so that its address is not reused.
         self.known = {_storage(t): t for t in (*model.parameters(), *model.buffers())}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -108,7 +108,7 @@ class _Tally(TorchDispatchMode):
     def watching(self) -> Iterator[None]:
         """Follow which module runs, and what autograd keeps."""
         handles = []
-        # Φ is one layer: it does not call its parts, unless somebody listens to them.
+        # Φ counts as one layer: a backend computes it without calling its parts, unless they have hooks.
         parts = {p for m in self.model.modules() if isinstance(m, AtomGenerator) for p in m.modules() if p is not m}
         for name, module in self.model.named_modules():
             if module in parts:
@@ -142,7 +142,7 @@ def _parameters(module: nn.Module) -> int:
 
 
 def seconds(module: nn.Module, *shapes: tuple[int, ...], training: bool = False, rounds: int = 5) -> float:
-    """Median time of one pass where the module is: inference, or forward and backward. For comparisons in one run.
+    """Median time of one pass on the module's device: inference, or forward and backward. For comparisons in one run.
 
     module: it is not changed.
     shapes: one for each input, batch included.
@@ -152,7 +152,7 @@ def seconds(module: nn.Module, *shapes: tuple[int, ...], training: bool = False,
     module = copy.deepcopy(module)  # training moves its statistics
     like = next(module.parameters(), torch.empty(0))
     learnt = [p for p in module.parameters() if p.requires_grad]
-    # A frozen module is passed through by the gradient of what is before it.
+    # A frozen module still has to pass the gradient on to the layers before it.
     ask = training and not learnt
     inputs = [torch.randn(s, device=like.device, dtype=like.dtype, requires_grad=ask) for s in shapes]
     module.train(training)

@@ -35,7 +35,7 @@ def decompose_filters(weight: Tensor, bases: Tensor | None, num_atoms: int | Non
         )
     filters = weight.detach().cpu().double().flatten(2)
     psi = torch.eye(filters.shape[2], dtype=torch.float64) if bases is None else _flat(bases)
-    # Elements that differ by their rounding span no direction of their own.
+    # Elements that differ by no more than rounding do not span another direction.
     least = 10 * torch.finfo(torch.float64 if bases is None else bases.dtype).eps
     span = torch.linalg.svd(psi, full_matrices=False)
     rank = int((least * span.S.max() < span.S).sum())

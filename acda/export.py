@@ -25,7 +25,7 @@ OPSET = 18
 # Sizes (B, H, W) at which a file is compared with torch: none of them is the one that it was recorded at.
 RECORDED = (2, 40, 52)
 CHECKED = ((1, 48, 32), (3, 37, 61))
-# Of the largest value. A quarter of what uint8 can tell apart; sums in another order differ by far less.
+# Of the largest value. A quarter of a step of uint8; sums in another order differ by far less.
 TOLERANCE = 1e-3
 
 
@@ -132,7 +132,7 @@ def write_onnx(program: ExportedProgram, file: Path, opset: int = OPSET) -> Call
             _forget_code(written.model)
             written.save(file)
             session = need("onnxruntime", "onnx").InferenceSession(file, providers=["CPUExecutionProvider"])
-        except Exception as error:  # exporter, converter of opsets and runtime have an error of their own each
+        except Exception as error:  # the exporter, the converter of opsets and the runtime each raise their own errors
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
             raise ValueError(f"it cannot be written as ONNX of opset {opset} ({reason}).") from error
     found = next(each.version for each in written.model_proto.opset_import if each.domain == "")
@@ -179,7 +179,7 @@ def _said_output(model: OnTensors) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Exporters say much about themselves; errors are raised all the same."""
+    """Silence the messages of the exporters; errors are still raised."""
     before = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

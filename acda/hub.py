@@ -36,7 +36,7 @@ A network of [acda](https://arxiv.org/abs/2108.07895): `HubNetwork.from_pretrain
 class HubNetwork(nn.Module, hub.PyTorchModelHubMixin, library_name="acda", tags=["acda"]):  # type: ignore[misc, name-defined, call-arg]
     """A network with what is needed to make it again, and save_pretrained, from_pretrained and push_to_hub.
 
-    facts: what a file of weights says: above all "model", a name of create_model, and "options", as JSON
+    facts: the metadata of a weights file: "model", a name for create_model, "options", as JSON, and others
     Its tensors have the names of a file of weights: `model.…`, and `statistics`, (2, 3), of the training images.
 
     >>> import torch
@@ -50,7 +50,7 @@ class HubNetwork(nn.Module, hub.PyTorchModelHubMixin, library_name="acda", tags=
         super().__init__()
         try:
             self.model = fresh(facts)
-        except Exception as error:  # facts may come from a stranger, and are arguments of whatever a network is made of
+        except Exception as error:  # untrusted arguments of whatever a network is made of
             reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
             raise ValueError(f"the configuration names a network that cannot be made here ({reason}).") from error
         self.register_buffer("statistics", IMAGENET_STATISTICS.clone())

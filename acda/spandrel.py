@@ -80,7 +80,7 @@ def recognised(state: dict[str, Any]) -> tuple[str, dict[str, int]] | None:
 
 
 def _shapes(name: str, options: dict[str, int]) -> Shapes:
-    """Of a fresh network, which takes no memory; nothing where it does not have these options."""
+    """Shapes of a fresh network's tensors, which are not allocated; empty if it does not take these options."""
     try:
         with torch.device("meta"):
             return {key: tuple(t.shape) for key, t in create_model(name, **options).state_dict().items()}
@@ -89,7 +89,7 @@ def _shapes(name: str, options: dict[str, int]) -> Shapes:
 
 
 def _options(shapes: Shapes) -> list[dict[str, int]]:
-    """Options with which a network may have been made, as its shapes tell them."""
+    """Options with which a network may have been made, inferred from its shapes."""
     found = []
     if first := shapes.get("layers.0.weight"):
         convolutions = [shape for shape in shapes.values() if len(shape) == 4]

@@ -33,7 +33,7 @@ class Report:
 
 
 def convolutions(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Conv2d]]:
-    """Every place that holds a Conv2d, shared ones each time; what predicts filters is part of its layer."""
+    """Every place that holds a Conv2d, also of a shared one. Those inside acda's own layers are not listed."""
     if isinstance(module, nn.Conv2d):
         yield name, module
     elif not isinstance(module, fx_leaf_modules):
@@ -56,7 +56,7 @@ def choose(model: nn.Module, names: Names) -> dict[str, nn.Conv2d]:
 def swap(
     model: nn.Module, chosen: Collection[str], make: Callable[[nn.Conv2d], Made | str]
 ) -> tuple[nn.Module, Report, int]:
-    """The same model with other layers in these places, what became of each, and how many layers they are.
+    """The same model with other layers in these places, a report of each, and how many layers they are.
 
     make: what to put in a convolution's place, or the reason why it stays; an error is a reason too
     A convolution that is used in several places is swapped once, and stays shared.

@@ -1,4 +1,4 @@
-"""Fine-tune the atoms of a trained network: some hundred numbers a layer, in a file of a few kilobytes.
+"""Fine-tune the atoms of a trained network: a few hundred numbers per layer, in a file of a few kilobytes.
 
 After *Large Convolutional Model Tuning via Filter Subspace* (Chen, Miao, Qiu, ICLR 2025). The page "Tune the atoms" of
 the documentation says what differs.
@@ -33,7 +33,7 @@ from acda.swapping import Made, Names, choose, put, swap, tell
 
 __all__ = ["adapt", "atoms", "decompose", "load_atoms", "merge", "save_atoms"]
 
-# What a file says it is.
+# The kind of file, in its metadata.
 FORMAT = "acda.tune"
 # Norms that differ by less belong to the same filters, in whatever dtype; bases that differ by less span the same.
 SAME_NORM, SAME_SPAN = 1e-2, 1e-3
@@ -216,7 +216,7 @@ def _replaced(model: nn.Module, make: Callable[[AtomConv2d], nn.Module]) -> nn.M
 
 
 def _parts(layer: AtomConv2d) -> dict[str, Tensor]:
-    """What a file has of a layer."""
+    """The names of a layer's tensors in a file."""
     blend = {} if layer.blend is None else {"blend": layer.blend}
     return {"atoms": layer.atoms, "start": layer.start, "norm": layer.mixing.float().norm(), **blend}
 

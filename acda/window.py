@@ -20,7 +20,7 @@ class Window(NamedTuple):
 
     @classmethod
     def of(cls, side: int, stride: Pair = 1, padding: Pair | str = 0, dilation: Pair = 1) -> "Window":
-        """Check Conv2d's arguments and settle "same" and "valid" into numbers."""
+        """Check Conv2d's arguments and resolve "same" and "valid" to numbers."""
         strides = _pair("stride", stride, least=1)
         dilations = _pair("dilation", dilation, least=1)
         if not isinstance(padding, str):
@@ -84,7 +84,7 @@ def kernel_side(kernel_size: Pair, name: str = "kernel_size") -> int:
 
 
 def whole(value: Any) -> Any:
-    """NumPy's and others' whole numbers as Python's, which Conv2d takes too; anything else unchanged."""
+    """Convert integers of NumPy and others to int, as Conv2d does; return anything else unchanged."""
     return value if isinstance(value, int) or not hasattr(value, "__index__") else operator.index(value)
 
 

@@ -22,7 +22,7 @@ VERBS = {
     "look": "draw what the filters of a network do on a photo",
     "explore": "the filters under the pointer, on a page in the browser",
     "cost": "parameters, multiply-adds and memory of a network, whole or layer by layer",
-    "bench": "time and memory of the layer beside Conv2d, the unfold way and plain torch",
+    "bench": "time and memory of the layer beside Conv2d, F.unfold and plain torch",
     "info": "what this installation can do: versions, threads, vector instructions, backends",
 }
 
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(module, "run"):  # a verb whose options depend on its first argument
             return int(module.run(rest) or 0)
         return int(tyro.cli(getattr(module, verb), args=rest, prog=f"acda {verb}") or 0)
-    except BrokenPipeError:  # `acda recipes | head`: nobody reads on
+    except BrokenPipeError:  # `acda recipes | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Missing as error:
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _tolerate_odd_streams() -> None:
-    """Closed streams, and streams that cannot encode the name of a photo, are no reason to fail."""
+    """Do not fail on closed streams, or on streams that cannot encode the name of a photo."""
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":

@@ -1,4 +1,4 @@
-"""Arguments that several verbs take, with names for people: PHOTO, DIR, and not STR, PATH."""
+"""Arguments that several verbs take, shown as PHOTO and DIR instead of STR and PATH."""
 
 from pathlib import Path
 from typing import Annotated

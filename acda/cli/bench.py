@@ -1,4 +1,4 @@
-"""acda bench: the layer beside Conv2d, the unfold way and plain torch, in time and memory."""
+"""acda bench: time and memory of the layer beside Conv2d, F.unfold and plain torch."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ LABELS = {"conv": "Conv2d", "unfold": "unfold", "reference": "acda, plain torch"
 
 
 def bench(out: Folder = Path("bench"), threads: Count = 2, seconds: Number = 2.0, quick: bool = False) -> None:
-    """Measure one layer side by side: Conv2d of the same size, the unfold way, the reference and the native kernel.
+    """Measure one layer side by side: Conv2d of the same size, F.unfold, the reference and the native kernel.
 
     Forward and training, as ratios to Conv2d, with the peak memory of a fresh process each. Run it on an idle machine.
     Takes up to twenty minutes. Writes speed-PROCESSOR.json and speed-PROCESSOR.png, where PROCESSOR names the model and
@@ -24,8 +24,8 @@ def bench(out: Folder = Path("bench"), threads: Count = 2, seconds: Number = 2.0
 
     Args:
         out: folder for the numbers and the picture.
-        threads: that torch may use.
-        seconds: for each layer, mode and contender, beyond the three rounds that everyone gets.
+        threads: number of threads that torch may use.
+        seconds: for each layer, mode and contender, after the three rounds that each gets.
         quick: only the 256-channel layers, and no memory.
     """
     if native.MISSING:

@@ -23,7 +23,7 @@ def cost(
     layers: bool = False,
     time: bool = False,
 ) -> None:
-    """Print parameters, multiply-adds and the memory that training keeps; nothing is computed but with --time.
+    """Print parameters, multiply-adds and the memory that training keeps; nothing is run except with --time.
 
     Args:
         model: one of acda's networks, or of timm's where it is installed; or module:name, a network of your own or a
@@ -81,7 +81,7 @@ def import_model(name: str, **options: Any) -> nn.Module:
         for part in attribute.split("."):
             found = getattr(found, part)
         made = found if isinstance(found, nn.Module) or not callable(found) else found(**options)
-    except (Exception, SystemExit) as error:  # a stranger's code may raise anything
+    except (Exception, SystemExit) as error:  # the imported code may raise anything
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ValueError(
             f"{name} cannot be made ({what}). It needs to be module:function or module:network."
@@ -94,7 +94,7 @@ def import_model(name: str, **options: Any) -> nn.Module:
 
 
 def _is_a_layer(name: str, counted: counting.Cost) -> bool:
-    """Modules that do something and consist of nothing else, and adaptive layers whole."""
+    """Whether a module has no parts, or is an adaptive layer, which is shown as one."""
     inside = any(other.startswith(name + ".") for other in counted.layers)
     within_adaptive = any(
         name.startswith(other + ".") and part.kind.endswith("Conv2d") for other, part in counted.layers.items()

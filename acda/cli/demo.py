@@ -24,7 +24,7 @@ LABELS = {"conv": "Conv2d 7×7", "acda": "ACDA 7×7"}
 def demo(seed: Count = 0, out: Folder = Path("demo"), steps: Count = 1500, as_in_paper: bool = False) -> None:
     """Train one 7×7 convolution and one adaptive 7×7 convolution to find 25 patterns in one noisy image.
 
-    Both see the same image and the same Adam (learning rate 0.01, mean square error), and are then shown the image
+    Both are trained on the same image with Adam (learning rate 0.01, mean square error), and then tested on the image
     shifted by 20 pixels. Writes the figure demo.png and the numbers demo.json.
 
     Args:

@@ -30,7 +30,7 @@ def explore(
         port: the port of the page; 0 for any free one.
         host: address to serve on; this machine alone unless given.
         browser: open the page in the browser.
-        device: what to compute on; auto takes cuda, then mps, then cpu.
+        device: what to compute on; auto is the first of cuda, mps and cpu that is available.
     """
     if not 0 <= port < 65536:
         raise ValueError(f"--port needs to be from 0 to 65535; got {port}.")
@@ -47,7 +47,7 @@ def explore(
             raise OSError(f"{host}:{port} cannot be used ({error.strerror}). Give another --port, or 0.") from error
         port = listener.getsockname()[1]
         app = create_app(photo, model, _names(host), device)
-        listener.listen(128)  # from here on a browser waits, and is not refused
+        listener.listen(128)  # from here on a browser can connect, and waits
         name = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
         address = f"http://{name}:{port}/"
         print(f"{address}  (Ctrl-C ends it)", flush=True)
@@ -69,6 +69,6 @@ def _place(host: str, port: int) -> tuple[int, Any]:
 
 
 def _names(host: str) -> list[str]:
-    """By which the page may be called: a page elsewhere cannot have its own name point here."""
+    """Host names that the page accepts, so that another site's name cannot be made to point here."""
     names = [host, "localhost"]
     return names if host in ("localhost", "127.0.0.1") else [*names, socket.gethostname(), socket.getfqdn()]

@@ -18,13 +18,13 @@ def export(
     """Write a trained network as ONNX or as a program of torch.export, and check the file against torch at two sizes.
 
     The file takes one image (B, 3, H, W) from 0 to 1, normalised inside, of any size from 32×32. It needs the extra
-    `onnx`. Large networks take some minutes.
+    `onnx`.
 
     Args:
         weights: a name, a file of weights, or the folder of a run.
         out: file to write: .onnx, or .pt2 for torch.export.
-        opset: of ONNX, from 18 on; 18 unless given.
-        scale: enlarge photos by this whole number first; what the weights say unless given, or 1.
+        opset: opset of ONNX, at least 18; 18 unless given.
+        scale: enlarge photos by this whole number first; the scale of the weights unless given, or 1.
     """
     written = write(weights, out, opset=opset, scale=scale)
     print_line(

@@ -34,7 +34,7 @@ def look(
         layer: name of the layer; the first adaptive one unless given.
         at: places on the photo, x,y in pixels; the most different ones unless given.
         json: print the numbers instead of drawing.
-        device: what to compute on; auto takes cuda, then mps, then cpu.
+        device: what to compute on; auto is the first of cuda, mps and cpu that is available.
     """
     subject = find_subject(model, device)
     pixels = revealed(read_photo(photo))

@@ -1,4 +1,4 @@
-"""Layers with Conv2d's conventions: the adaptive convolution, and those that people would pick instead.
+"""Layers with Conv2d's conventions: the adaptive convolution, and its alternatives.
 
 `fx_leaf_modules` (also acda.fx_leaf_modules) is for torch.fx, which cannot follow Python code that depends on the
 input's shape: its tracers have to call these layers, and subclasses of them, as one piece. torchvision's

@@ -59,7 +59,7 @@ class AtomConv2d(nn.Module):
         self.train(conv.training)
 
     def _begin_overcomplete(self, many: int) -> None:
-        """The first of the N is the atom; the others are zero, and random numbers in the blend let them learn apart."""
+        """The first of the N is the atom, the others are zero; random numbers in the blend make them differ later."""
         blend = torch.randn(self.in_channels, len(self.start), many).to(self.start)
         blend[..., 0] = 1
         others = torch.zeros_like(self.start)[:, None].expand(-1, many - 1, -1, -1)

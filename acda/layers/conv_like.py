@@ -33,7 +33,7 @@ class ConvLike(nn.Module):
         self.in_channels, self.out_channels = in_channels, out_channels
         self.groups, self.padding_mode = groups, padding_mode
 
-    # Read-only: what a layer has built for this geometry would not follow a change.
+    # Read-only: the parameters of a layer were made for this geometry.
     @property
     def kernel_size(self) -> tuple[int, int]:
         return self.window.side, self.window.side

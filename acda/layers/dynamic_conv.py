@@ -66,7 +66,7 @@ class DynamicConv2d(ExpertConv2d):
 
 
 def anneal(model: nn.Module, progress: float) -> None:
-    """Set the temperature of every DynamicConv2d in a model: hot at progress 0, one at progress 1, linear between.
+    """Set the temperature of every DynamicConv2d in a model: highest at progress 0, 1 at progress 1, linear between.
 
     >>> layer = DynamicConv2d(4, 4, 3)
     >>> anneal(layer, 0.5)

@@ -1,6 +1,6 @@
 """DFN: a network predicts the full-size filter of every pixel (De Brabandere et al., NIPS 2016).
 
-Here for tables and small maps: O·C·k² numbers a pixel are what nobody can store, which is why ACDA exists.
+For tables and small maps only: it stores O·C·k² numbers per pixel. ACDA avoids that.
 """
 
 import math

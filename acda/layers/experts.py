@@ -14,7 +14,7 @@ from acda.window import Pair
 class ExpertConv2d(ConvLike):
     """Σ_e shares(x)[e] · weight[e], one filter for each image of a batch, applied as one grouped convolution.
 
-    A subclass says how the shares come about. weight: (E, O, C/groups·k²)    bias: (E, O)
+    A subclass defines the shares. weight: (E, O, C/groups·k²)    bias: (E, O)
     The weight has three dimensions because torch takes five for a volume when it moves a model to channels_last.
     """
 

@@ -67,7 +67,7 @@ class AtomGenerator(nn.Module):
         self._start()
 
     def reset_parameters(self) -> None:
-        """Start afresh: torch's default initialisation, and statistics that have seen nothing."""
+        """Start afresh: torch's default initialisation, and fresh running statistics."""
         for part in (self.squeeze, self.squeeze_norm, self.predict, self.predict_norm):
             part.reset_parameters()
         self._start()
@@ -86,11 +86,11 @@ class AtomGenerator(nn.Module):
 
     @property
     def constants(self) -> Tensor:
-        """What it predicts for a map of nothing but zeros after the last convolution: (out_channels,)."""
+        """The prediction where the last convolution returns zeros: (out_channels,)."""
         return self.predict_norm.bias.tanh()
 
     def become(self, coefficients: Tensor) -> None:
-        """Predict these everywhere, numbers between -1 and 1, until training sets the generator free."""
+        """Predict these coefficients, between -1 and 1, at every pixel, until training changes that."""
         nn.init.zeros_(self.predict_norm.weight)
         self.predict_norm.bias.copy_(coefficients.atanh())
 
@@ -152,7 +152,7 @@ class AtomGenerator(nn.Module):
 
 
 class ConstantAtoms(nn.Module):
-    """In the place of AtomGenerator: coefficients that are learnt and do not depend on the input.
+    """Replaces AtomGenerator: coefficients that are learned and do not depend on the input.
 
     x: (B, C, H, W)    returns: (B, out_channels, P, Q), each number between -1 and 1 and the same everywhere
 
@@ -182,7 +182,7 @@ class ConstantAtoms(nn.Module):
         return self.shift.tanh()
 
     def become(self, coefficients: Tensor) -> None:
-        """Be these, numbers between -1 and 1."""
+        """Take these values, between -1 and 1."""
         self.shift.copy_(coefficients.atanh())
 
     def fresh_moments(self) -> tuple[Tensor, Tensor]:

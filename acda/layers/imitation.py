@@ -23,8 +23,8 @@ EXACT = 1e-5
 class ConversionWarning(UserWarning):
     """A convolution was converted only approximately, or not at all.
 
-    message: what is to be said
-    report: from acda.convert, what became of every layer
+    message: the text of the warning
+    report: from acda.convert, the result for every layer
     """
 
     def __init__(self, message: str, report: Any = None) -> None:
@@ -106,7 +106,7 @@ def make_like(kind: type[Layer], conv: nn.Conv2d, **options: Any) -> Layer:
 
 
 def _as_pair(pair: tuple[int, ...]) -> tuple[int, int]:
-    """Conv2d's own attributes are pairs that their type does not tell."""
+    """Conv2d's attributes are pairs, but their type does not say so."""
     return pair[0], pair[1]
 
 
@@ -145,7 +145,7 @@ def imitate(layer: "AdaptiveConv2d", weight: Tensor, bias: Tensor | None) -> flo
     scale = 0.5 / coefficients.abs().amax(dim=1).clamp_min(1e-12)
     halved = torch.zeros(layer.num_atoms, layer.num_elements, dtype=torch.float64)
     halved[:found] = coefficients * scale[:, None]
-    # Atoms beyond the filters' rank are silent, not dead: their mixing stays random, so that they can learn.
+    # Atoms beyond the filters' rank have zero coefficients; their mixing stays random, so that they can learn.
     layer.mixing[..., :found] = (mixing / scale).to(layer.mixing)
     if layer.bias is not None:
         layer.bias.copy_(torch.zeros_like(layer.bias) if bias is None else bias)

@@ -12,7 +12,7 @@ from acda.window import Pair, kernel_side
 class KernelPrediction2d(nn.Module):
     """Two 3×3 convolutions turn features into one filter per pixel, shared by the image's channels.
 
-    Before they have learned, each filter is near the one that leaves the image as it is.
+    At the start each filter is near the identity.
     features: (B, in_channels, H, W)    image: (B, C, H, W)    returns: (B, C, H, W)
     kernel_size: of the filters    hidden: channels between the two convolutions
 
@@ -64,7 +64,7 @@ class LaplacianKernelPrediction2d(nn.Module):
     """The image as a Laplacian pyramid, each level filtered with predicted kernels of its own, put together again.
 
     A small kernel then reaches as far as one 2^(levels-1) times as wide. The features are halved as the image is.
-    Departs from the paper: one hidden layer a level where the authors' network has two; no losses of the levels.
+    Departs from the paper: one hidden layer per level where the authors' network has two, and no loss for each level.
 
     in_channels, kernel_size, hidden: as in KernelPrediction2d
     levels: of the pyramid

@@ -15,7 +15,7 @@ class PixelAdaptiveConv2d(ConvLike):
     """y(p) = Σ_t exp(-½‖f(p) - f(t)‖²)·W[t]·x(t) + b, where f is a guide of the input's size, or the input itself.
 
     The guide is divided by a learned `bandwidth` first, √C at the beginning: in many channels all differences are
-    large, and the equation as printed would see nothing but the centre.
+    large, and the equation as printed would use the centre pixel only.
 
     guide_channels: channels of the guide; without it the input is its own guide
 

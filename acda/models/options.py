@@ -39,7 +39,7 @@ def option_types(make: Callable[..., nn.Module]) -> dict[str, type]:
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
-    """A type itself, or with None; other unions are no options."""
+    """A type itself, or with None; other unions are not options."""
     members = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     return members if len([member for member in members if member is not NoneType]) == 1 else ()
 
@@ -47,7 +47,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 def typed_options(model: str, make: Callable[..., nn.Module], options: Mapping[str, Any]) -> dict[str, Option]:
     """The options with the types of the network's arguments; other names, types and sizes are refused.
 
-    model: how errors call the network. A whole number may stand for a fraction, and 0 and 1 for a switch.
+    model: the network's name in errors. A whole number may stand for a fraction, and 0 and 1 for a switch.
 
     >>> from acda.models import MODELS
     >>> typed_options("restorer", MODELS["restorer"], {"blind_to_smooth": 1, "adaptivity": 1})

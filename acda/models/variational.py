@@ -13,7 +13,7 @@ from acda.layers import AdaptiveConv2d
 from acda.models.restorer import Trunk
 from acda.models.whole_strides import in_whole_strides
 
-# The variance of the clean photo's prior, 1e-6, is the best that a posterior can have, wherever its mean is.
+# The variance of the clean photo's prior, 1e-6, is also the best one of a posterior, whatever its mean.
 BEST_LOG_VARIANCE = math.log(1e-6)
 
 

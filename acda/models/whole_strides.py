@@ -1,7 +1,7 @@
 """Images of any size for networks that need multiples of their stride: extended before, cropped after.
 
-torch.export has to prove of every pad and slice that its ends are in order, and cannot where a size is rounded up to a
-multiple. An index needs no proof, so that is how sizes change while a graph is recorded.
+torch.export has to prove that the bounds of every pad and slice are in order, and cannot if a size is rounded up to a
+multiple. Indexing needs no proof, so it is used while a graph is recorded.
 """
 
 from collections.abc import Callable

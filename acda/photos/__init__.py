@@ -1,1 +1,1 @@
-"""A person's pictures: files, exact tiles, trained weights; photos restored, counted and classified."""
+"""Photos of users: files, exact tiles, trained weights; restore, count and classify."""

@@ -16,11 +16,11 @@ from acda.support.names import Missing
 
 
 def find_photos(names: Iterable[str], mark: str) -> list[Path]:
-    """The photos that these names mean: files as they are, folders by what is in them, patterns by what they match.
+    """The photos that these names stand for: files, the photos in folders, and the files that patterns match.
 
-    mark: at the end of the names of results, which are no photos where folders and patterns find them beside their
-    originals; what is named itself is one, and so is not written over. What is not there, or empty, or not to be
-    looked at, is told when it is its turn, and the others go on.
+    mark: the end of the names of results. Folders and patterns skip results that are beside their originals; a file
+    that is named itself counts as a photo and is not overwritten. A file that is missing, empty or unreadable is
+    reported when its turn comes, and the others are processed.
     """
     found: list[Path] = []
     for name in names:
@@ -52,9 +52,9 @@ def _originals(photos: list[Path], mark: str) -> list[Path]:
 
 
 def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None], jobs: int = 1) -> int:
-    """Do the work for every photo; one that cannot be done is told in a line, and the others go on.
+    """Do the work for every photo; one that fails is reported in one line and skipped.
 
-    jobs: photos at a time    returns: the exit status, 1 where there was such a one
+    jobs: photos at a time    returns: the exit status, 1 if one failed
     """
     if jobs < 1:
         raise ValueError(f"jobs needs to be at least 1; got {jobs}.")
@@ -63,8 +63,8 @@ def each_photo(verb: str, paths: Iterable[Path], work: Callable[[Path], None], j
         try:
             work(path)
         except BrokenPipeError:
-            raise  # nobody reads on
-        except Exception as error:  # whatever it is, the other photos can do nothing about it
+            raise  # the reader has closed the pipe
+        except Exception as error:  # whatever it is, the other photos are processed
             complain(verb, _reason(path, error))
             return False
         return True
@@ -87,7 +87,7 @@ def _reason(path: Path, error: Exception) -> str:
 
 
 def are_several(names: list[str], found: list[Path]) -> bool:
-    """Whether results need a folder: for several photos, and for a folder or a pattern with only one."""
+    """Whether results need a folder: for several photos, and for any folder or pattern."""
     return len(found) > 1 or found != [Path(name) for name in names]
 
 

@@ -17,7 +17,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise ValueError(f"{path} cannot be read as a checkpoint ({reason}).") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} cannot be read as a checkpoint: it holds {type(content).__name__}, and not parts.")
+        raise ValueError(f"{path} cannot be read as a checkpoint: it holds {type(content).__name__}, not a dictionary.")
     return content
 
 
@@ -53,6 +53,6 @@ def _check_intact(path: Path) -> None:
 
 
 def _holds_its_numbers(tensor: Tensor) -> bool:
-    """Whether a tensor's numbers are all in the file. One number can pose as any count of them (stride 0)."""
+    """Whether a tensor's numbers are all in the file. With stride 0 one number can stand for many."""
     strided = tensor.layout == torch.strided and tensor.device.type == "cpu"
     return strided and tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()

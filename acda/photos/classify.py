@@ -14,7 +14,7 @@ from acda.photos.trained import Trained
 
 
 class PhotoClassifier(Trained):
-    """A network that tells what is on a photo, such as `acda.load("lenet_acda_cifar10")`.
+    """A network that classifies photos, such as `acda.load("lenet_acda_cifar10")`.
 
     Call it with what PhotoRestorer takes: a PIL image, an array or a tensor. An image or an array gives the names of
     the classes with their probabilities, the most probable first; a tensor gives probabilities (B, classes), in the
@@ -36,7 +36,7 @@ class PhotoClassifier(Trained):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of the network's outputs; empty where the weights do not say."""
+        """The names of the classes, in the order of the network's outputs; empty if the weights do not name them."""
         return tuple(json.loads(self.facts.get("classes", "[]")))
 
     def fitted(self, pixels: Tensor) -> Tensor:

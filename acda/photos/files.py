@@ -1,4 +1,4 @@
-"""People's own photos: read upright, written whole with colour profile and EXIF."""
+"""Photos as files: read upright, written whole with colour profile and EXIF."""
 
 import io
 from contextlib import suppress
@@ -29,7 +29,7 @@ WITH_ALPHA = {"PNG", "WEBP", "TIFF"}
 # The longest side that a format has room for, and bytes of EXIF or colour profile.
 LONGEST = {"JPEG": 65500, "WEBP": 16383}
 MOST_ABOUT = {"JPEG": {"exif": 65533}, "BMP": {"exif": 0, "icc_profile": 0}}
-# Formats taken from strangers: they state their size before they are decoded, and start no other program.
+# Formats accepted from untrusted sources: they state their size before they are decoded, and start no other program.
 UPLOADED = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 
 
@@ -39,8 +39,8 @@ class Photo:
 
     pixels: (1, 3, H, W), uint8; or floating point from 0 to 1, where it came as such a tensor or has 16 bits
     alpha: (1, 1, H, W) of either kind, or None    about: colour profile and EXIF, as Pillow writes them
-    lost: what its file has and this has not, for people to read
-    is_grey: whether it is written without colours, as its file is    lossless: whether its file keeps every pixel
+    lost: what is lost of its file, as text
+    is_grey: whether it is written without colours, like its file    lossless: whether its file keeps every pixel
     """
 
     pixels: Tensor
@@ -58,7 +58,7 @@ def read_photo(path: Path, deep: bool = False) -> Photo:
 
 def _photo(file: Upright) -> Photo:
     about: dict[str, bytes] = {}
-    # Another one is not of the pixels that are written. Greyscale files often have the profile of RGB.
+    # Another profile does not describe the pixels that are written. Greyscale files often have the profile of RGB.
     if file.profile[16:20] in ({b"RGB ", b"GRAY"} if file.is_grey else {b"RGB "}):
         about["icc_profile"] = file.profile
     if file.exif:
@@ -81,7 +81,7 @@ def _photo(file: Upright) -> Photo:
 
 
 def read_photo_bytes(content: bytes, most_pixels: int) -> Tensor:
-    """What is seen of a photo that came as bytes, (1, 3, H, W); one with more pixels is refused undecoded."""
+    """The visible pixels of a photo given as bytes, (1, 3, H, W); a larger one is refused before it is decoded."""
     with (
         naming("the upload", f"that is taken here ({', '.join(UPLOADED)}). Convert it"),
         need("PIL.Image", "photos").open(io.BytesIO(content), formats=UPLOADED) as image,
@@ -131,7 +131,7 @@ def _like(x: Tensor, pixels: Tensor) -> Tensor:
 
 
 def revealed(photo: Photo) -> Tensor:
-    """The pixels of a photo, with the nearest colour that is seen where it is wholly transparent: what is hidden there
+    """The pixels of a photo, with the nearest visible colour where it is fully transparent: what is hidden there
     is no part of the picture."""
     if photo.alpha is None or not (hidden := photo.alpha[0, 0] == 0).any() or hidden.all():
         return photo.pixels
@@ -224,7 +224,7 @@ def _in_unit_range(x: Tensor) -> Tensor:
 
 
 def write_photo(photo: Photo, path: Path) -> None:
-    """In the format of the file's name, whole or not at all; JPEG has no transparency, and gets it on white.
+    """Write in the format of the file's name, whole or not at all; in JPEG, transparency becomes white.
 
     16 bits are kept in PNG and TIFF. WebP is written without loss where the photo's own file has none.
     """

@@ -20,7 +20,7 @@ from acda.support.extras import need
 # Pillow logs an error before it raises one. Where no logging is set up, Python prints that, without the file's name.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
-# Phones' photos that Pillow reads with pillow-heif only: found in folders like others, so that none is left out unsaid.
+# Photos of phones, which Pillow reads with pillow-heif only. Folders list them too: none is skipped silently.
 PHONES = {".heic", ".heif"}
 SUFFIXES = PHONES | {
     *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".bmp", ".webp", ".tif", ".tiff"),
@@ -28,7 +28,7 @@ SUFFIXES = PHONES | {
 }
 # EXIF's number for how a camera was held.
 ORIENTATION = 0x0112
-# What of a file's tags is about the photo and not about how the file keeps it, which another file does otherwise:
+# Tags about the photo, which are copied; tags about how the file stores it are not:
 # description, maker, model, resolution, software, date, artist, rating, copyright, Windows's own, EXIF's own, place.
 ABOUT_THE_PHOTO = {
     *(0x010E, 0x010F, 0x0110, 0x011A, 0x011B, 0x0128, 0x0131, 0x0132, 0x013B, 0x4746, 0x4749, 0x8298),
@@ -96,7 +96,7 @@ class Upright:
 
     profile: of its colours, b"" where there is none    exif: what is about the photo    pages: of its file
     deeper: whether the file has more than 8 bits per channel    mode: Pillow's, before it became RGB
-    damage: what the decoder found wrong without giving up, or ""
+    damage: problems that the decoder reported and survived, or ""
     lossless: whether its file keeps every pixel    values: where it was read with all of its 16 bits, (H, W, C)
     """
 
@@ -122,7 +122,7 @@ def open_upright(
 ) -> Upright:
     """A photo turned as the EXIF of a camera's file says.
 
-    name: how errors call it, where that is not its path    formats: Pillow's, of which it may be
+    name: its name in errors, instead of its path    formats: of Pillow, those that are accepted
     deep: read all 16 bits of PNG and TIFF too
     """
     image_module = need("PIL.Image", "photos")
@@ -155,7 +155,7 @@ def open_upright(
 
 
 def _sixteen_bits(file: Any, path: Path) -> sixteen_bits.Array | None:
-    """All bits of a decoded Pillow image, (H, W, C) from 0 to 65535; None where that cannot be had."""
+    """All bits of a decoded Pillow image, (H, W, C) from 0 to 65535; None if they are not available."""
     if file.mode.startswith("I"):
         grey = np.asarray(file, dtype=np.float64)[:, :, None] * (65535 / _largest(file))
         return np.clip(np.round(grey), 0, 65535).astype(np.uint16)
@@ -174,7 +174,7 @@ def _turned(values: sixteen_bits.Array, orientation: int) -> sixteen_bits.Array:
 
 
 def _keeps_pixels(file: Any) -> bool:
-    """Whether the file of an opened Pillow image keeps every pixel as it is; of a WebP its first part says so."""
+    """Whether the file of an opened Pillow image keeps every pixel as it is; for a WebP its first part says so."""
     if file.format != "WEBP":
         return file.format in LOSSLESS
     file.fp.seek(0)
@@ -182,7 +182,7 @@ def _keeps_pixels(file: Any) -> bool:
 
 
 def _exif(image: Any) -> Any:
-    """The metadata in the file of a photo; nothing where they are damaged, because the picture may be sound."""
+    """The metadata in the file of a photo; none if it is damaged, because the picture may be intact."""
     with suppress(Exception):
         exif = image.getexif()
         for tag in set(exif) - ABOUT_THE_PHOTO - {ORIENTATION}:
@@ -238,9 +238,9 @@ def check_whole(path: Path) -> None:
 
 @contextmanager
 def naming(path: Any, known: str = "that Pillow knows") -> Iterator[list[str]]:
-    """Whatever Pillow finds wrong, and it raises many things, becomes one error with the file's name.
+    """Turn any of the errors that Pillow raises into one that names the file.
 
-    known: which formats would have been    yields: what libtiff reports, which may not end in an error
+    known: the formats that are accepted    yields: the messages of libtiff, which need not end in an error
     """
     pillow, image_module = need("PIL", "photos"), need("PIL.Image", "photos")
     messages: list[str] = []
@@ -250,7 +250,7 @@ def naming(path: Any, known: str = "that Pillow knows") -> Iterator[list[str]]:
             _learn_heic()
     try:
         with warnings.catch_warnings(), messages_kept() as messages:
-            warnings.simplefilter("ignore")  # palettes with transparency, odd EXIF: none of it matters here
+            warnings.simplefilter("ignore")  # about palettes with transparency or odd EXIF, which do not matter here
             yield messages
     except IsADirectoryError as error:
         raise ValueError(f"{path} is a folder{'' if images_in(path) else ' without photos'}, not a photo.") from error
@@ -264,7 +264,7 @@ def naming(path: Any, known: str = "that Pillow knows") -> Iterator[list[str]]:
             what += "; install pillow-heif (pip install 'acda[heic]'), or convert it to JPEG first"
         raise ValueError(f"{path} cannot be read as an image: {what}.") from error
     except Exception as error:
-        # Pillow's own words about a TIFF are "decoder error -2".
+        # Pillow's own message for a TIFF is "decoder error -2".
         what = messages[0] if messages else str(error) or type(error).__name__
         raise ValueError(f"{path} cannot be read as an image ({what.rstrip('.')}).") from error
 
@@ -276,7 +276,7 @@ def _learn_heic() -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse what would be waited for without end, and links that lead nowhere."""
+    """Refuse paths on which reading would block, and links to missing files."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError as error:
@@ -294,8 +294,8 @@ def _check_file(path: Path) -> None:
 def images_in(folder: Path) -> list[Path]:
     """The image files of a folder, in order; other files are not looked at.
 
-    Case of the suffix does not matter: Tiny-ImageNet's are .JPEG. A link that leads nowhere is among them: whoever
-    reads it learns of it.
+    Case of the suffix does not matter: Tiny-ImageNet's are .JPEG. Links to missing files are
+    included: reading them raises an error.
     """
     return sorted(
         p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and not p.is_dir()

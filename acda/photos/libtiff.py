@@ -16,7 +16,7 @@ from acda.support.extras import need
 # void handler(const char *module, const char *format, va_list arguments). A va_list reaches a function as a pointer.
 HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 LONGEST = 200
-# What Pillow tells libtiff that the file is called.
+# The file name that Pillow gives to libtiff.
 PILLOWS_NAME = b"tempfile.tif"
 _kept = threading.local()
 
@@ -34,7 +34,7 @@ def messages_kept() -> Iterator[list[str]]:
 
 @cache
 def _listen() -> Any:
-    """Have libtiff call us, once for the process; returns what has to stay alive for that.
+    """Register a handler with libtiff, once per process; returns the objects that have to stay alive for it.
 
     Where Pillow was built without libtiff, or hides it, nothing changes.
     """
@@ -55,7 +55,7 @@ def _receive(module: bytes | None, form: bytes, arguments: int) -> None:
     parts = (module, buffer.value)
     message = ": ".join(part.decode(errors="replace") for part in parts if part and part != PILLOWS_NAME)
     messages: list[str] | None = getattr(_kept, "messages", None)
-    if messages is None:  # a file that somebody else decodes
+    if messages is None:  # from a file that is decoded elsewhere
         print(message, file=sys.stderr)
     elif len(messages) < 100:
         messages.append(message)

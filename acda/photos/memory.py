@@ -1,4 +1,4 @@
-"""The side of the tiles in which a photo is looked at, chosen by the memory that is free on the network's device."""
+"""The side of the tiles in which a photo is processed, chosen by the free memory of the network's device."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,7 +13,7 @@ from acda.photos.tiles import LooksAtEverything, farthest_seen, steps_of
 from acda.support.devices import free_bytes
 
 SMALLEST = 128
-# On a CPU larger tiles bring nothing; a GPU is busier with them.
+# Larger tiles do not help on a CPU; a GPU is used better with them.
 LARGEST = {"cpu": 1024}
 LARGEST_ELSEWHERE = 2048
 # Of the free memory. The rest is for scratch memory of convolutions and for other programs.
@@ -41,7 +41,7 @@ def side_of_tiles(network: nn.Module, image: Tensor) -> int:
 
 
 def bytes_a_pixel(network: nn.Module, channels: int = 3) -> int:
-    """The most memory that tensors have while the network runs, by pixel of its input. Counted once a network."""
+    """The peak memory of tensors while the network runs, per pixel of its input. Counted once per network."""
     if network not in _BYTES:
         like, (stride, _) = next(network.parameters()), steps_of(network)
         side = -(-TRIED // stride) * stride

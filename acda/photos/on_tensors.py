@@ -1,4 +1,4 @@
-"""Trained networks as other programs take them: one tensor of 0 to 1 in, one tensor out, nothing else to know."""
+"""Trained networks for other programs: one tensor from 0 to 1 in, one tensor out."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class OnTensors(Trained):
 
 
 def own_scale(trained: Trained) -> int:
-    """By how much a restorer's weights say that photos have to be enlarged; 1 for all others."""
+    """The scale in a restorer's weights by which photos are enlarged first; 1 for all others."""
     scale = (trained.own_scale if isinstance(trained, PhotoRestorer) else None) or 1.0
     if scale != int(scale):
         raise ValueError(f"the weights enlarge by {scale:g}; a tensor is enlarged by whole numbers only. Give a scale.")
@@ -46,7 +46,7 @@ def own_scale(trained: Trained) -> int:
 
 
 def enlarged(x: Tensor, scale: int) -> Tensor:
-    """Bicubic interpolation as Pillow's, for whole numbers: one convolution, which every program has.
+    """Bicubic interpolation as Pillow's, for whole numbers, as one convolution, which every runtime has.
 
     x: (B, C, H, W)    returns: (B, C, scale·H, scale·W)
     """

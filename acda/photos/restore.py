@@ -24,10 +24,10 @@ class PhotoRestorer(Trained):
     A greyscale photo stays greyscale; transparency is kept. There are no gradients: to train, use `model`.
 
     strength: from 0, the photo unchanged, to 1, the full effect of the network
-    scale: enlarge by bicubic interpolation first, 1 to 8 times as wide and high; what the weights say unless given, or
-        1 where they say nothing. Weights that say so are used at their own scale, several times for a larger one
-    tile: side of the parts in which a photo is looked at, in pixels; by the free memory unless given. It changes the
-        memory and not the result
+    scale: enlarge by bicubic interpolation first, 1 to 8 times as wide and high. The default is the scale of the
+        weights, or 1 if they have none. Weights with a scale are used at that scale, several times for a larger one
+    tile: side of the tiles in which a photo is processed, in pixels; chosen by the free memory unless given. It changes
+        the memory and not the result
 
     >>> from acda import create_model
     >>> restorer = PhotoRestorer(create_model("dncnn", depth=3), torch.tensor([[0.0] * 3, [255.0] * 3]), {})
@@ -44,7 +44,7 @@ class PhotoRestorer(Trained):
 
     @property
     def own_scale(self) -> float | None:
-        """The scale at which its training photos were enlarged, where its weights say so."""
+        """The scale by which its training photos were enlarged, or None if its weights have none."""
         return float(self.facts["scale"]) if "scale" in self.facts else None
 
     def restored(
@@ -96,8 +96,8 @@ def size_after(scale: float, pixels: Tensor) -> tuple[int, int]:
 def steps_to(scale: float, own: float | None) -> list[float]:
     """Factors to enlarge by, one after the other, with the network after each.
 
-    A network that was trained for one scale is used at that scale as often as it takes; what is too large afterwards is
-    made smaller, which keeps it sharp.
+    A network that was trained for one scale is used at that scale as often as needed; a result that is too large is
+    reduced, which keeps it sharp.
 
     >>> steps_to(3, own=2), steps_to(1.5, own=2), steps_to(3, own=None)
     ([2, 2], [2], [3])

@@ -65,7 +65,7 @@ def restore_files(
         to = output_path(path, out, mark, several, suffix, form)
         photo = read_photo(path, deep=True)
         places.take(to, path)
-        # What cannot be done is said before hours of work, not after.
+        # Errors are raised before hours of work, not after.
         lost = lost_on_the_way(photo, to)
         if lost and real(to) == real(path):
             raise ValueError(f"{path} has {lost}: that would be lost. Give an --out.")
@@ -83,12 +83,12 @@ def restore_files(
 
     with each_counted(len(paths), one) as counted, threads_for(jobs):
         if jobs > 1 and not dry_run:
-            farthest_seen(restorer.model)  # once, and not by each at the same time
+            farthest_seen(restorer.model)  # once, not by each thread at the same time
         return each_photo(verb, paths, counted, jobs)
 
 
 def lost_on_the_way(photo: Photo, to: Path) -> str:
-    """What a photo's file has and its result will not have, for people to read."""
+    """What a photo's file has and its result will not have, as text."""
     bits = "more than 8 bits per channel, of which the result has 8"
     fewer = has_sixteen_bits(photo) and FORMATS.get(to.suffix.lower()) not in KINDS
     return " and ".join(what for what in (photo.lost, bits if fewer else "") if what)
@@ -96,7 +96,7 @@ def lost_on_the_way(photo: Photo, to: Path) -> str:
 
 @contextmanager
 def each_counted(number: int, work: Callable[[Path], None]) -> Iterator[Callable[[Path], None]]:
-    """The same work with a bar over several photos, which tells how many are left and for how long."""
+    """The same work with a progress bar over several photos: how many are left, and for how long."""
     tqdm = need("tqdm", "photos").tqdm
     hidden = number < 2 or not sys.stderr.isatty()
     with tqdm(total=number, unit="photo", disable=hidden, leave=False, mininterval=0) as photos:
@@ -122,7 +122,7 @@ def threads_for(jobs: int) -> Iterator[None]:
 
 
 def bar(name: str, jobs: int = 1) -> Progress:
-    """A progress bar over tiles, where a person is looking and one photo is done at a time."""
+    """A progress bar over tiles, on a terminal and if one photo is processed at a time."""
 
     def shown(tiles: list[Tile]) -> Iterable[Tile]:
         progress: Iterable[Tile] = need("tqdm", "photos").tqdm(

@@ -1,8 +1,8 @@
 """Photos of 16 bits a channel: read whole and written whole, in PNG and TIFF.
 
-Pillow has colours of 8 bits only. Of a file with 16 it decodes the high byte of each value, and the low one when it is
-told that the bytes are in the other order: two decodings are the whole value. It writes no such files, so they are
-written here.
+Pillow has colours of 8 bits only. Of a file with 16 it decodes the high byte of each value, or the low byte if it is
+told that the bytes are in the other order. Two decodings give the whole value. It does not write such files, so they
+are written here.
 """
 
 import struct
@@ -62,7 +62,7 @@ def write(path: Path, pixels: Array, kind: str, about: dict[str, bytes]) -> None
 def _png(pixels: Array, about: dict[str, bytes]) -> bytes:
     height, width, channels = pixels.shape
     rows = pixels.astype(">u2").view(np.uint8).reshape(height, -1)
-    # Filter 2, the difference to the row above: photos become smaller by it.
+    # Filter 2, the difference to the row above, makes files of photos smaller.
     above = np.vstack([np.zeros_like(rows[:1]), rows[:-1]])
     filtered = np.hstack([np.full((height, 1), 2, np.uint8), rows - above])
     colour_type = {1: 0, 3: 2, 4: 6}[channels]

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from acda.backends.native import exact_shifts
 
-# A network whose output depends on what is farther away than this looks at the whole image.
+# A network whose output depends on pixels farther away than this counts as one that sees the whole image.
 FARTHEST = 4096
 
 
 class LooksAtEverything(ValueError):
-    """Every part of a network's result depends on the whole image: there are no tiles of it."""
+    """Every part of a network's result depends on the whole image, so it cannot be computed in tiles."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def apply_in_tiles(
 
     network: has `stride`, its period in pixels, and `cell`, pixels per output pixel.
     image: (1, C, H, W)    returns: (1, O, H/cell, W/cell), rounded up
-    progress: is handed the list of tiles, and hands them on one by one, as tqdm does.
+    progress: takes the list of tiles and yields them one by one, as tqdm does.
     prepare: turns a part of the image into the network's input, so that a large image is never copied as a whole.
     """
     _, cell = steps_of(network)
@@ -108,8 +108,8 @@ def tiles_of(height: int, width: int, side: int, margin: int) -> Iterator[Tile]:
 def farthest_seen(network: nn.Module, channels: int = 3) -> int:
     """How far an output pixel sees, in pixels, rounded up to whole strides: found by following a NaN.
 
-    NaN in one stretch of a narrow image spreads to everything that depends on it, and to nothing else. It is looked for
-    once: whatever the weights are, it is the same.
+    NaN in one stretch of a narrow image spreads to everything that depends on it, and to nothing else. It is computed
+    once: it does not depend on the weights.
     """
     _check_eval(network)
     if network not in _REACHES:

@@ -1,4 +1,4 @@
-"""Where weights that have a name are: in a folder of the user's choice, in the package, or in a checkout.
+"""Where weights are found by name: in a folder of the user's choice, in the package, or in a checkout.
 
 The package has those that were trained on free data. The others are in a checkout of the repository only, because the
 data that they were trained on permit research only.
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from acda.support.names import unknown
 
-# Names that are known wherever acda is installed, so that it can say where their files are.
+# Names that every installation knows, so that an error can say where their files are.
 RESEARCH = ("camera_denoiser", "crowd_counter", "lenet_acda_cifar10", "lenet_acda_cifar100", "super_resolver")
 VARIABLE = "ACDA_WEIGHTS"
 CHECKOUT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Weights in files of safetensors, which hold tensors and text and nothing that could run."""
+"""Weights as safetensors files, which hold tensors and text and no code."""
 
 import json
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def load(name: str | Path) -> Trained:
 
 
 def open_weights(name: str | Path) -> Weights:
-    """The weights that a name means, for every use: finite numbers, with the statistics of their training images."""
+    """The weights that a name stands for, checked: finite numbers, with the statistics of their training images."""
     path = find_weights(name)
     tensors, facts = read_weights(path)
     statistics = tensors.get("statistics", torch.empty(0)).float()
@@ -67,9 +67,9 @@ def open_weights(name: str | Path) -> Weights:
 
 
 def find_weights(name: str | Path, own: str | None = None) -> Path:
-    """The file that a name means. Named weights come first; ./NAME or a Path is the folder or file itself.
+    """The file that a name stands for. Named weights come first; ./NAME or a Path is the folder or file itself.
 
-    own: of several weights in one folder, such as weights/research, the name of those that are meant
+    own: which weights to use of several in one folder, such as weights/research
     """
     path = Path(name)
     if isinstance(name, str) and (named := named_weights().get(name)):
@@ -127,7 +127,7 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     tensors, facts = read_checkpoint_weights(path) if path.suffix == ".ckpt" else _read_safetensors(path)
     for name, t in tensors.items():
         if t.dtype not in NUMBERS:
-            raise ValueError(f"{path} has numbers in {name} of the type {t.dtype}, which no network here has.")
+            raise ValueError(f"{path} has numbers in {name} of the type {t.dtype}, which no network of acda uses.")
         # In float32, as networks are used: what is finite in float64 need not be.
         if not bool(t.float().isfinite().all()):
             raise ValueError(f"{path} has non-finite values in {name}: its training diverged, or it is damaged.")

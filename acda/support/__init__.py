@@ -1,1 +1,1 @@
-"""Shared by all rooms: optional imports, files written whole, circumstances of a figure, near names, drawing."""
+"""Shared by all packages: optional imports, files written whole, circumstances of a figure, near names, drawing."""

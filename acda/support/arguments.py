@@ -1,4 +1,4 @@
-"""Types of settings that the command line shows with a word for people: DIR, FILE, N."""
+"""Types of settings that the command line shows as DIR, FILE, N."""
 
 from pathlib import Path
 from typing import Annotated

@@ -37,7 +37,7 @@ def _missing(name: str) -> str:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that is free on the device, including what torch holds there unused; None where it cannot be asked."""
+    """Memory that is free on the device, including what torch holds there unused; None if that is not known."""
     if device.type == "cuda":
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + held

@@ -8,7 +8,7 @@ from acda.support.files import written_whole
 
 # Colours of viridis, dark to light; grey for what is only shown for comparison.
 INDIGO, TEAL, GREEN, GREY = "#414487", "#2a788e", "#7ad151", "#9a9a9a"
-# For marks on photos: light enough to be seen on dark, dark edges for what is light.
+# For marks on photos: a light colour for dark parts, with dark edges for light parts.
 MARK = "#fde725"
 
 

@@ -42,7 +42,7 @@ def describe() -> dict[str, Any]:
 def processor_slug(machine: str, vectors: str) -> str:
     """A name for files of results that belong to one kind of processor, of letters, digits and hyphens.
 
-    machine: the model's name as the system tells it
+    machine: the model's name as the system reports it
     vectors: the vector instructions that ran
 
     >>> processor_slug("AMD EPYC", "AVX2")

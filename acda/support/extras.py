@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are used, named when they are missing."""
+"""Optional dependencies: imported where they are used; an error names the extra if one is missing."""
 
 import importlib
 from types import ModuleType

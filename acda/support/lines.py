@@ -1,4 +1,4 @@
-"""Lines for people: the name of a file cannot move the cursor, change colours or start another line."""
+"""Lines of output: the name of a file cannot move the cursor, change colours or start another line."""
 
 import sys
 import unicodedata
@@ -8,7 +8,7 @@ UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def printable(text: object) -> str:
-    r"""The text on one line, with what a terminal would obey written as an escape.
+    r"""The text on one line, with control characters written as escapes.
 
     >>> print(printable("a\x1b[31m\nb.jpg"))
     a\x1b[31m\nb.jpg
@@ -25,5 +25,5 @@ def complain(verb: str, what: object) -> None:
 
 
 def print_line(what: object) -> None:
-    """One line on standard output, at once, for whoever follows the work."""
+    """One line on standard output, without buffering."""
     print(f"{printable(what)}\n", end="", flush=True)

@@ -1,4 +1,4 @@
-"""One user of a folder at a time: a lock that ends with its process, however that ends."""
+"""A lock on a folder that is released when its process ends, however that ends."""
 
 import errno
 import os
@@ -63,7 +63,7 @@ def _lock(file: BinaryIO) -> None:
 
 
 def _let_go() -> None:
-    """In a forked process, such as one that reads images: it would hold the lock for as long as it outlives us."""
+    """In a forked process, such as one that reads images: it would hold the lock as long as it runs."""
     for file in _held:
         os.close(file.fileno())
     _held.clear()

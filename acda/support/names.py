@@ -1,4 +1,4 @@
-"""Names that people type: a wrong one is answered with the near ones."""
+"""Names that users type: the error for a wrong one suggests similar ones."""
 
 import difflib
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ class Missing(ValueError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str], otherwise: str | None = None) -> ValueError:
-    """The error for a name that is not among the known ones. otherwise: what to say where none of them is near.
+    """The error for a name that is not among the known ones. otherwise: the hint if none is similar.
 
     >>> print(unknown("model", "lenet_adca", ["lenet", "lenet_acda"]))
     there is no model 'lenet_adca'. Did you mean lenet_acda or lenet?
