@@ -42,6 +42,8 @@ RATE, BACKBONE_RATE, DECAY, SEED = 5e-4, 2e-4, 1e-4, 0
 # Stages of the backbone that keep their weights, besides the stem.
 FROZEN = 2
 EVERY = 50
+# The longest side of the training photos. Larger photos are made smaller when they are counted.
+SIDE = 1024
 
 
 def network(head: Path | None = None) -> LiteCounter:
@@ -166,7 +168,7 @@ def package(model: LiteCounter, to: Path, steps: int) -> None:
     )
     state = {f"model.{name}": t for name, t in model.state_dict().items()}
     halves = {name: t.half() if t.ndim > 2 and not name.endswith(".bases") else t for name, t in state.items()}
-    facts = {"model": recipe.model, "options": "{}", "recipe": recipe.to_json(), "steps": str(steps)}
+    facts = {"model": recipe.model, "options": "{}", "recipe": recipe.to_json(), "steps": str(steps), "side": str(SIDE)}
     write_weights(to, {**halves, "statistics": STATISTICS}, facts)
 
 

@@ -16,6 +16,7 @@ def count(
     json: bool = False,
     out: Out = None,
     weights: Weights = "crowd_counter",
+    side: Tile = None,
     tile: Tile = None,
     device: Device = "auto",
 ) -> int:
@@ -26,6 +27,8 @@ def count(
         json: print a list of {"file": …, "count": …} instead.
         out: folder for pictures, marked `count`: the density drawn over each photo, with the number; or one's file.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
+        side: the longest side at which a photo is looked at, in pixels; larger photos are made smaller. Chosen by the
+            weights unless given. For tiny heads on a large photo, give more.
         tile: side of the parts in which a large photo is looked at, in pixels; the count does not depend on it. Chosen
             by the free memory unless given.
         device: what to compute on; auto takes cuda, then mps, then cpu.
@@ -37,7 +40,7 @@ def count(
         if not json:
             print_line(f"{number:8.0f}  {path}")
 
-    status = count_files(photos, load_counter(weights, "crowd_counter", device), out, done, tile)
+    status = count_files(photos, load_counter(weights, "crowd_counter", device), out, done, tile, side)
     if json:
         print(json_format.dumps(results, indent=1))  # in ASCII: names may be no text
     return status

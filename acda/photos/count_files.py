@@ -9,7 +9,6 @@ from acda.photos.batch import Places, are_several, each_photo, find_photos
 from acda.photos.count import PeopleCounter, people_in
 from acda.photos.files import FORMATS, Photo, read_photo, revealed
 from acda.photos.restore import check_tile
-from acda.photos.tiles import steps_of
 from acda.photos.weights import find_weights, load
 from acda.support.devices import device_named
 from acda.support.drawing import new_figure, save
@@ -30,10 +29,12 @@ def count_files(
     out: Path | None,
     done: Callable[[Path, float], None],
     tile: int | None,
+    side: int | None = None,
 ) -> int:
     """Count photo by photo; one that fails is reported and skipped.
 
     out: folder for pictures of the densities, or the file of one    done: is called with each photo and its count
+    tile, side: as in PeopleCounter
     returns: the exit status
     """
     check_tile(tile)
@@ -43,12 +44,12 @@ def count_files(
 
     def count_one(path: Path) -> None:
         photo = read_photo(path)
-        density = counter.density_of(photo, tile)
+        density = counter.density_of(photo, tile, side)
         done(path, people_in(density))
         if out is not None:
             to = out if one_file else out / f"{path.stem}_count.png"
             places.take(to, path)
-            draw_count(photo, density, to, steps_of(counter.model)[1])
+            draw_count(photo, density, to)
 
     return each_photo("count", paths, count_one)
 
@@ -63,8 +64,8 @@ def is_file(out: Path, several: bool) -> bool:
     return named_so
 
 
-def draw_count(photo: Photo, density: Tensor, to: Path, cell: int) -> None:
-    """The photo, and over it the density where there is any. cell: pixels per cell of the density"""
+def draw_count(photo: Photo, density: Tensor, to: Path) -> None:
+    """The photo, and over it the density where there is any."""
     grey = revealed(photo)[0].float().mean(0).numpy()
     height, width = grey.shape
     figure = new_figure(8, 6.9 * min(max(height / width, 0.2), 3) + 0.5)
@@ -77,5 +78,5 @@ def draw_count(photo: Photo, density: Tensor, to: Path, cell: int) -> None:
     )
     axes.set_title(f"{people_in(density):,.0f} people")
     axes.set_axis_off()
-    figure.colorbar(shown, ax=axes, shrink=0.6, label=f"people per {cell}×{cell} pixels")
+    figure.colorbar(shown, ax=axes, shrink=0.6, label="people per cell")
     save(figure, to)

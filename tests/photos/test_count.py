@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from acda import create_model
-from acda.photos.count import PeopleCounter
+from acda.photos.count import PeopleCounter, at_most
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +43,21 @@ def test_there_are_never_fewer_than_none(counter):
 def test_a_tile_without_pixels_is_refused(counter):
     with pytest.raises(ValueError, match="tile needs to be positive; got 0"):
         counter(torch.zeros(1, 3, 16, 16), tile=0)
+
+
+def test_a_large_photo_is_looked_at_as_the_weights_say(counter):
+    photo = torch.randint(256, (1, 3, 60, 120), dtype=torch.uint8)
+    limited = PeopleCounter(counter.model, counter.statistics, {"side": "64"})
+    assert counter.side is None
+    assert counter(photo).density.shape == (1, 15, 30)
+    assert limited(photo).density.shape == counter(photo, side=64).density.shape == (1, 8, 16)
+    assert torch.equal(limited(photo, side=200).density, counter(photo).density)
+    with pytest.raises(ValueError, match="side needs to be positive; got 0"):
+        counter(photo, side=0)
+
+
+def test_a_photo_that_is_made_smaller_keeps_its_colours():
+    photo = torch.full((1, 3, 50, 200), 51, dtype=torch.uint8)
+    smaller = at_most(photo, 100)
+    torch.testing.assert_close(smaller, torch.full((1, 3, 25, 100), 0.2))
+    assert at_most(photo, 200) is photo
