@@ -19,19 +19,19 @@ from acda.training.data.batches import generator_for
 
 # Shares of the training crops: without noise, with white noise, with a camera's; the rest of the ranges are uniform,
 # or log-uniform where a range spans orders of magnitude.
-CLEAN, WHITE = 0.1, 0.4
+CLEAN, WHITE = 0.15, 0.35
 # Largest standard deviation of white noise, and the share of crops in which it varies over the crop.
 SIGMA, VARYING = 55 / 255, 0.25
 # In linear light: variance of shot noise per unit of light, standard deviation of read noise.
-SHOT, READ = (2e-5, 2e-2), (1e-4, 3e-2)
+SHOT, READ = (2e-5, 2e-2), (1e-4, 2e-2)
 # White balance multiplies red and blue, and their noise, by up to this; before the tone curve.
 GAINS = (1.0, 2.2)
 # Shares of the camera's photos: grain as demosaicing leaves it, blurred grain, grain with a coarse part, grain that the
 # three colours share in part, chroma blotches.
-MOSAIC, BLURRED, COARSE, SHARED, BLOTCHES = 0.4, 0.5, 0.4, 0.7, 0.3
+MOSAIC, BLURRED, COARSE, SHARED, BLOTCHES = 0.4, 0.6, 0.5, 0.8, 0.3
 # Standard deviation of the blurs in pixels: of grain, and of its coarse part. Largest shares of the variance that is
 # coarse, and that the colours have in common.
-GRAIN_BLUR, COARSE_BLUR, MOST_COARSE, MOST_SHARED = (0.3, 1.3), (1.3, 4.0), 0.6, 0.9
+GRAIN_BLUR, COARSE_BLUR, MOST_COARSE, MOST_SHARED = (0.3, 1.3), (1.3, 8.0), 0.6, 0.95
 # Standard deviation and size in pixels of the blotches.
 BLOTCH, BLOTCH_SIZE = (0.5 / 255, 8 / 255), (3, 12)
 # Before a photo is made smaller: share that is blurred, and by what standard deviation in pixels at most.

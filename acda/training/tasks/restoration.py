@@ -19,6 +19,9 @@ from acda.training.recipe import Restoration
 from acda.training.tasks import elbo
 from acda.training.tasks.task import Task, tested_in_tiles
 
+# How much more than the errors of single pixels the error of a channel's mean counts, in the objective "psnr".
+SHIFT_WEIGHT = 20
+
 
 class RestorationTask(Task):
     """Lightning's view of a Restoration recipe. Metrics: PSNR (dB) and SSIM, on Y or on RGB as the recipe says."""
@@ -107,9 +110,15 @@ def relative_mse(restored: Tensor, degraded: Tensor, clean: Tensor) -> Tensor:
 
 
 def negative_psnr(restored: Tensor, clean: Tensor) -> Tensor:
-    """Minus the mean of the photos' PSNR in dB, each at most 47 dB: a crop without noise is not endlessly improved."""
-    error = (restored - clean).square().mean(dim=(1, 2, 3))
-    return 10 * torch.log10(error + 2e-5).mean()
+    """Minus the mean of the photos' PSNR in dB, each at most 47 dB: a crop without noise is not endlessly improved.
+
+    A shift of a whole channel counts SHIFT_WEIGHT times more than as much error in single pixels. Noise that was
+    clipped at black or white shifts colours, which the eye sees and the mean square error hardly does.
+    """
+    difference = restored - clean
+    error = difference.square().mean(dim=(1, 2, 3))
+    shift = difference.mean(dim=(2, 3)).square().mean(dim=1)
+    return 10 * torch.log10(error + SHIFT_WEIGHT * shift + 2e-5).mean()
 
 
 def read_photos(recipe: Restoration, data: Path) -> tuple[Photos, Photos | Pixels]:
