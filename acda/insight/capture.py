@@ -28,8 +28,8 @@ class Captured:
 def capture(model: nn.Module, *inputs: Any) -> Captured:
     """Run the model on these inputs, without gradients, and look at its adaptive layers.
 
-    Wrappers (DataParallel's, DDP's, torch.compile's) are looked through, and what is compiled runs uncompiled. Running
-    statistics, random numbers, modes and hooks are afterwards what they were, also when the model fails.
+    Wrappers (DataParallel, DDP, torch.compile) are removed, and compiled modules run uncompiled. Running statistics,
+    random numbers, modes and hooks are restored afterwards, also when the model fails.
 
     >>> layer = AdaptiveConv2d(3, 8, 7, padding=3)
     >>> capture(nn.Sequential(layer, nn.ReLU()), torch.randn(1, 3, 20, 30)).layers["0"].scale_weights().shape
@@ -65,7 +65,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _seen_share(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[float, ...]:
-    """What part of the image that the layers see is the input's: networks made for tiles extend it to whole strides."""
+    """The share of the layers' image that is the input: networks made for tiles extend it to whole strides."""
     image, stride = (inputs[0] if inputs else None), getattr(model, "stride", None)
     if not isinstance(stride, int) or not hasattr(model, "cell"):
         return 1.0, 1.0
@@ -97,7 +97,7 @@ class _Keeper:
             if threading.get_ident() != self._thread or self._running[-1:] != [name]:
                 return
             alpha = alpha.detach().unflatten(1, (layer.num_atoms, layer.num_elements))
-            # A copy: what comes after may work in place. Numbers about halves need more digits than they have.
+            # A copy, because later operations may work in place; in float32, because half precision has too few digits.
             kept = alpha.to("cpu", torch.promote_types(alpha.dtype, torch.float32), copy=True)
             self.found[name] = LayerView(name, layer, kept, tuple(inputs[0].shape[2:]), self._seen_share)
 

@@ -1,4 +1,4 @@
-"""Who is answered: the page that is served here, and nobody else; and how much is taken from whom."""
+"""Access control of the server: only the page that it serves is answered, and uploads are limited in size."""
 
 import re
 from ipaddress import ip_address
@@ -16,9 +16,9 @@ HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 
 
 async def only_this_page(request: Request, answer: Any, hosts: list[str]) -> Response:
-    """Browsers say which page a request comes from: other pages are not answered, and cannot show ours.
+    """Refuse requests of other pages, by the origin that browsers send, and forbid other pages to embed this one.
 
-    A link elsewhere may lead to the page itself. A name elsewhere that is made to point here is not answered.
+    Links to the page itself are allowed. Requests by a foreign host name that points to this machine are refused.
     """
     own = {None, f"http://{request.headers.get('host')}"}
     followed = request.method == "GET" and request.url.path == "/"
@@ -43,7 +43,7 @@ async def body_of(request: Request) -> bytes:
 
 
 def _is_ours(host: str | None, hosts: list[str]) -> bool:
-    """Whether a request calls this machine by one of its names, or by an address, which nobody can make point here.
+    """Whether a request uses one of this machine's names, or an address, which no DNS entry can redirect.
 
     host: the header itself, because what is parsed from a malformed one may be the server's own address
     """

@@ -36,7 +36,7 @@ class Kept:
         if layer not in self.look.captured.layers:
             raise HTTPException(404, f"there is no adaptive layer {layer!r}.")
         view = self.look.captured.layers[layer]
-        if layer not in self._maps:  # what is computed already need not wait for others
+        if layer not in self._maps:  # computed already: there is no need to wait
             with WORKING:
                 self._maps[layer] = (view.scale_weights()[0], view.receptive_field()[0])
         return view, *self._maps[layer]
@@ -64,7 +64,7 @@ class Looks:
         return sum(kept.bytes for kept in self._looks.values())
 
     def find(self, key: str) -> Kept:
-        """The look of this name, which stays longer for being asked about."""
+        """The look of this name, which becomes the most recently used."""
         with self._lock:
             if key not in self._looks:
                 raise HTTPException(410, "this look is gone; open the photo again.")

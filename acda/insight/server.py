@@ -64,7 +64,7 @@ def _refuse(_: Request, error: ValueError) -> JSONResponse:
 
 
 def _stop(_: Request, error: ClientDisconnect) -> Response:
-    return Response(status_code=499)  # nobody waits for the answer: the browser went on to something else
+    return Response(status_code=499)  # the browser has cancelled the request
 
 
 class Answers:

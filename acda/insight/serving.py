@@ -1,4 +1,4 @@
-"""Serve the page to whoever connects, and let nobody hold a connection, or the end of the server, without limit.
+"""Serve the page with time limits: no client can hold a connection, or delay the end of the server, forever.
 
 uvicorn waits without limit for the rest of a request. Here each part of a request has a time limit.
 """
@@ -82,7 +82,7 @@ def server_of(app: Any) -> uvicorn.Server:
         http=Bounded,
         ws="none",
         lifespan="off",  # a second Ctrl-C would end it with a traceback
-        log_level="error",  # what strangers send is not logged
+        log_level="error",  # requests of unknown clients are not logged
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         limit_concurrency=MOST_CONNECTIONS,

@@ -1,4 +1,4 @@
-"""One adaptive layer on one batch: what its coefficients say, from sums, never over all pairs or all filters."""
+"""One adaptive layer on one batch: figures of its coefficients, from sums, without all pairs or all filters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

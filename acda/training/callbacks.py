@@ -87,7 +87,7 @@ class StopWhenDiverged(Callback):
         self._need(name is None, trainer, f"the weights {name} are not finite")
 
     def on_save_checkpoint(self, trainer: Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
-        self.on_validation_start(trainer, module)  # a checkpoint replaces an earlier one, which was sound
+        self.on_validation_start(trainer, module)  # a checkpoint would replace an earlier one with finite numbers
 
     def on_validation_end(self, trainer: Trainer, module: Any) -> None:
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}

@@ -34,7 +34,7 @@ def checkpoints(folder: Path, task: Task) -> list[ModelCheckpoint]:
 
 
 class MovableCheckpoint(ModelCheckpoint):
-    """Lightning forgets the best score of a run whose folder was moved, and would write a worse one over it."""
+    """Keeps the best score of a run whose folder was moved. Lightning forgets it, and would overwrite the best."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         _check_scores(state_dict)

@@ -53,7 +53,7 @@ class Run:
     resume: bool = False
     """continue the run in that folder from where it stopped"""
     device: Device = "auto"
-    """what to compute on; auto takes cuda, then mps, then cpu"""
+    """what to compute on; auto is the first of cuda, mps and cpu that is available"""
     devices: Count = 1
     """processes on this machine, one for each GPU, or for a share of the CPU"""
     nodes: Count = 1

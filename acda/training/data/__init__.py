@@ -1,1 +1,1 @@
-"""Images to learn from: one reader per dataset layout, and the toy patterns."""
+"""Training data: one reader per dataset layout, and the toy patterns."""

@@ -56,7 +56,7 @@ def list_test_set(folder: Path, classes: tuple[str, ...]) -> FileSet:
 
 
 def check_all(paths: Iterable[Path]) -> None:
-    """Refuse the first file that is no image or not a whole one, by its name."""
+    """Refuse the first file that is not an image or is cut off, and name it."""
     with ThreadPoolExecutor(8) as pool:
         for _ in pool.map(check_whole, paths, chunksize=256):
             pass

@@ -116,7 +116,7 @@ class _Degraded(Dataset[Any]):
 def resized_crop(pixels: Pixels, side: int, sizes: tuple[float, float], generator: torch.Generator) -> Tensor:
     """A random square of a photo, mirrored or not, and turned by a random number of quarters: (3, side, side), 0 to 1.
 
-    Half of the crops are resized by a factor within `sizes`: detail in people's photos is finer or softer.
+    Half of the crops are resized by a factor within `sizes`: detail in users' photos may be finer or softer.
     """
     height, width = pixels.shape[:2]
     resized, place = int(torch.randint(2, (), generator=generator)), float(torch.rand((), generator=generator))

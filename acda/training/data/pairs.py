@@ -173,7 +173,7 @@ def _check_sizes(pairs: Iterable[PhotoPair]) -> None:
 
 
 def _check_apart(trained: Iterable[Path], tested: Iterable[Path]) -> None:
-    """Refuse a test photo that is also in the training set, under whatever name."""
+    """Refuse a test photo that is also in the training set, under any name."""
     by_size: dict[int, list[Path]] = {}
     for path in trained:
         by_size.setdefault(path.stat().st_size, []).append(path)

@@ -38,7 +38,7 @@ def pattern_map(seed: int = 0, *, size: int = 100, count: int = 25, margin: int 
     image = noise * random.standard_normal((size, size))
     target = np.zeros((size, size))
     taken = np.zeros((size, size), dtype=bool)
-    # The largest first: they find room the least easily.
+    # The largest first, because they are the hardest to place.
     for index in reversed(range(count)):
         pattern = PATTERNS[index * len(PATTERNS) // count]
         side = len(pattern)

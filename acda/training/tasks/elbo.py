@@ -1,4 +1,4 @@
-"""VDNet's objective: how far the believed distributions are from what pairs of photos say (Yue et al., 2019).
+"""VDNet's objective: the negative evidence lower bound for pairs of photos (Yue et al., 2019).
 
 y is the noisy pixel, z the clean one, σ² the variance of the noise there; x is the measured clean pixel.
 
