@@ -12,9 +12,9 @@ A figure stands in a sentence, a table on separate lines. Write the markers, run
 
 `table: NAME` is the whole table as in RESULTS.md. With rows= and columns= it has these models and these columns, each
 dataset/metric or metric alone, or paper:dataset/metric for what the paper prints. `table: speed` is the one of
-`acda bench` (see paper/speed.py for its rows), `table: campaigns` that of `make campaign`, `table: neighbours` that of
-`benchmarks/neighbours.py`. Besides figure there are
-lead, smallest and largest, for differences over test photos; numbers.evaluate says what each comes to, and
+`acda bench` (see paper/speed.py for its rows), `table: network_times` that of `benchmarks/networks.py`,
+`table: campaigns` that of `make campaign`, `table: neighbours` that of `benchmarks/neighbours.py`. Besides figure there
+are lead, smallest and largest, for differences over test photos; numbers.evaluate says what each comes to, and
 `python -m paper.render --list WORD` prints the paths.
 
 In the notes of published.toml, where nothing has to be found again, a figure is written {figure: …}.
@@ -26,7 +26,7 @@ from paper.campaigns import campaign_table
 from paper.neighbours import neighbour_table
 from paper.numbers import evaluate
 from paper.record import Record
-from paper.speed import speed_table
+from paper.speed import network_table, speed_table
 from paper.tables import chosen, whole
 
 KINDS = "figure|lead|smallest|largest|table"
@@ -62,6 +62,8 @@ def table(record: Record, expression: str) -> str:
         raise ValueError(f"a table takes rows= and columns=; got {', '.join(options)}.")
     if name == "speed":
         return speed_table(record.speed, **wanted)
+    if name == "network_times":
+        return network_table(record.networks)
     if name == "campaigns":
         if record.campaigns is None:
             raise ValueError("there is no benchmarks/results/campaigns.json: make campaign FIGURES=… writes it.")

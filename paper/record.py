@@ -31,6 +31,8 @@ class Record:
     """of `make campaign`, as the file has it"""
     neighbours: dict[str, dict[str, Any]] = field(default_factory=dict)
     """of `benchmarks/neighbours.py`, by processor, as the files have it"""
+    networks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """of `benchmarks/networks.py`, likewise"""
 
     @classmethod
     def read(cls, folder: Path = HERE) -> "Record":
@@ -42,9 +44,8 @@ class Record:
         benches = sorted(measured.glob("speed-*.json"))
         speed = [row for path in benches for row in speed_rows(json.loads(path.read_text()), path.stem)]
         results = {path.name: json.loads(path.read_text()) for path in files}
-        files = sorted(measured.glob("neighbours-*.json"))
-        neighbours = {path.stem.removeprefix("neighbours-"): json.loads(path.read_text()) for path in files}
-        record = cls(tables, words, results, speed, _read(measured / CAMPAIGNS), neighbours)
+        neighbours, networks = (_by_processor(measured, kind) for kind in ("neighbours", "networks"))
+        record = cls(tables, words, results, speed, _read(measured / CAMPAIGNS), neighbours, networks)
         record.check()
         return record
 
@@ -113,3 +114,9 @@ class Record:
 def _read(path: Path) -> dict[str, Any] | None:
     """A results file, where there is one."""
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def _by_processor(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
+    """The files KIND-PROCESSOR.json of a folder."""
+    files = sorted(folder.glob(f"{kind}-*.json"))
+    return {path.stem.removeprefix(f"{kind}-"): json.loads(path.read_text()) for path in files}

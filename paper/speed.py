@@ -4,6 +4,8 @@
 SIDE_CHANNELS_SIZE with _BATCH behind it for batches (7x7_64_100, 7x7_128_14_8); columns= are forward/native,
 training/unfold and so on. A single ratio is the figure speed-amd-epyc-avx2/native/7x7_64_100/forward, a peak of memory
 in MB memory-amd-epyc-avx2/native/7x7_64_100/training: figures belong to a processor.
+
+`table: network_times` has the networks of `benchmarks/networks.py`, from benchmarks/results/networks-PROCESSOR.json.
 """
 
 from typing import Any
@@ -74,3 +76,20 @@ def speed_table(saved: list[Row], rows: list[str] | None = None, columns: list[s
 def ratio(row: Row | None) -> str:
     """Two decimals, none from ten on: times on a shared machine vary by several percent."""
     return "" if row is None else f"{row['value']:.0f}" if row["value"] >= 10 else f"{row['value']:.2f}"
+
+
+def network_table(saved: dict[str, dict[str, Any]]) -> str:
+    """Ratios of times in lines, processors in columns. saved: by processor, each file as it is."""
+    values = {
+        (f"`{row['name']}`, {row['dataset']}", row["metric"], processor): row["value"]
+        for processor, found in saved.items()
+        for row in found["rows"]
+        if row["table"] == "networks"
+    }
+    facts = [found["circumstances"] for found in saved.values()]
+    heads = [f"{fact['machine']}, {fact['vectors']}" for fact in facts]
+    lines = [f"| network | ratio | {' | '.join(heads)} |", f"|---|---|{'---:|' * len(heads)}"]
+    for case, metric in dict.fromkeys(key[:2] for key in values):
+        found = [values.get((case, metric, processor)) for processor in saved]
+        lines.append(f"| {case} | {metric} | {' | '.join('' if v is None else f'{v:.2f}' for v in found)} |")
+    return "\n".join(lines)

@@ -116,6 +116,13 @@ def statistics_of_the_batch(model: nn.Module) -> Iterator[None]:
     model.eval()
 
 
+def freeze_norms(model: nn.Module) -> None:
+    """From here on, normalise with the running statistics."""
+    for part in model.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.eval()
+
+
 # --- two colours, 80 small images: the set on which the paper's start diverges -------------------------------------
 
 
@@ -257,9 +264,7 @@ def denoise(form: str, seed: int, data: Path, varying: bool) -> dict[str, Any]:
         if step % 100 == 0:
             model.train()
         if step >= 0.8 * STEPS:
-            for part in model.modules():
-                if isinstance(part, nn.BatchNorm2d):
-                    part.eval()
+            freeze_norms(model)
         crops = [crop_of(train[i], random) for i in random.integers(0, len(train), 8)]
         clean = torch.stack(crops)
         noise = noise_for(random, 8, CROP, varying)

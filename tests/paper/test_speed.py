@@ -1,7 +1,7 @@
 """The table of `acda bench`."""
 
 from paper.results import path_of
-from paper.speed import speed_rows, speed_table
+from paper.speed import network_table, speed_rows, speed_table
 
 
 def saved(machine, vectors, factor=1.0):
@@ -59,4 +59,21 @@ def test_a_figure_belongs_to_a_processor():
     assert [path_of(row) for row in INTEL[:2]] == [
         "speed-intel-xeon-avx512/native/7x7_64_14/forward",
         "memory-intel-xeon-avx512/native/7x7_64_14/forward",
+    ]
+
+
+def test_networks_are_lines_and_processors_columns():
+    def file(machine, *rows):
+        rows = [
+            {"table": "networks", "name": "net", "dataset": d, "metric": "time / other", "value": v} for d, v in rows
+        ]
+        memory = {"table": "memory", "name": "native", "dataset": "large", "metric": "peak", "value": 9}
+        return {"rows": [*rows, memory], "circumstances": {"machine": machine, "vectors": "AVX2"}}
+
+    text = network_table({"a": file("A", ("training", 1.174), ("inference", 0.9)), "b": file("B", ("training", 2.0))})
+    assert text.splitlines() == [
+        "| network | ratio | A, AVX2 | B, AVX2 |",
+        "|---|---|---:|---:|",
+        "| `net`, training | time / other | 1.17 | 2.00 |",
+        "| `net`, inference | time / other | 0.90 |  |",
     ]
