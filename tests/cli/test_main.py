@@ -42,7 +42,7 @@ def test_every_verb_has_help(verb, capsys):
 
 
 def test_an_option_that_is_given_twice_is_refused(capsys):
-    """The last would win, and nobody would know."""
+    """The last value would be used silently."""
     assert main(["look", "photo.jpg", "--at", "5,5", "--at=90,9"]) == 2
     assert "--at is given twice. Give its values together." in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Folders of photos: names and formats of results, several at a time, and what would happen without it happening."""
+"""Folders of photos: names and formats of results, several at a time, and --dry-run."""
 
 import numpy as np
 import pytest

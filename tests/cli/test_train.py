@@ -1,4 +1,4 @@
-"""`acda train` on the command line: usage, words for people, where the data were looked for, lines on a terminal."""
+"""`acda train` on the command line: usage, messages, where the data are looked for, lines on a terminal."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""The real command on a real socket: nobody holds a connection, or the end of the server, without limit."""
+"""The real command on a real socket: no client holds a connection, or delays the end of the server, forever."""
 
 import re
 import signal

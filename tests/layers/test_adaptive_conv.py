@@ -375,7 +375,7 @@ def test_a_layer_in_plain_torch_is_plain_torch_throughout():
 
 
 class Doubling(AtomGenerator):
-    """Takes nothing but the map, as somebody's own Φ may."""
+    """Its forward takes x alone, as that of a user's own Φ may."""
 
     def forward(self, x):
         return 2 * super().forward(x)

@@ -16,7 +16,7 @@ COUNTED = {function.__code__: function for function in (choose, check_input, tri
 
 
 def calls(run) -> Counter:
-    """How often run() calls these functions, whoever calls them by whatever name."""
+    """How often run() calls these functions, under any name and from anywhere."""
     found: Counter = Counter()
 
     def count(frame: FrameType, event: str, _) -> None:
