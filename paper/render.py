@@ -22,7 +22,7 @@ from paper.results import HERE, ROOT
 from paper.tables import whole
 
 PAGE = HERE / "RESULTS.md"
-MARKDOWN = ("README.md", "docs/**/*.md", "weights/**/*.md", "acda/photos/pretrained/*.md")
+MARKDOWN = ("README.md", "paper/EVIDENCE.md", "docs/**/*.md", "weights/**/*.md", "acda/photos/pretrained/*.md")
 RECIPES = "acda/training/recipes/*.py"
 HEAD = """# Results beside the paper's
 

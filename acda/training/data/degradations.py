@@ -19,7 +19,7 @@ from acda.training.data.batches import generator_for
 
 # Shares of the training crops: without noise, with white noise, with a camera's; the rest of the ranges are uniform,
 # or log-uniform where a range spans orders of magnitude.
-CLEAN, WHITE = 0.15, 0.35
+CLEAN, WHITE = 0.15, 0.3
 # Largest standard deviation of white noise, and the share of crops in which it varies over the crop.
 SIGMA, VARYING = 55 / 255, 0.25
 # In linear light: variance of shot noise per unit of light, standard deviation of read noise.
@@ -28,7 +28,7 @@ SHOT, READ = (2e-5, 2e-2), (1e-4, 2e-2)
 GAINS = (1.0, 2.2)
 # Shares of the camera's photos: grain as demosaicing leaves it, blurred grain, grain with a coarse part, grain that the
 # three colours share in part, chroma blotches.
-MOSAIC, BLURRED, COARSE, SHARED, BLOTCHES = 0.4, 0.6, 0.5, 0.8, 0.3
+MOSAIC, BLURRED, COARSE, SHARED, BLOTCHES = 0.4, 0.7, 0.7, 0.9, 0.3
 # Standard deviation of the blurs in pixels: of grain, and of its coarse part. Largest shares of the variance that is
 # coarse, and that the colours have in common.
 GRAIN_BLUR, COARSE_BLUR, MOST_COARSE, MOST_SHARED = (0.3, 1.3), (1.3, 8.0), 0.6, 0.95
@@ -49,11 +49,13 @@ class Degradation:
     """random: of a training crop, from a generator. held_out: of the test photo of an index, always the same.
 
     sizes: half of the training crops are resized by a factor in this range before
+    aliased: share of those made smaller that keep single pixels instead of means, as some photos on the web do
     """
 
     random: Callable[[Tensor, torch.Generator], Tensor]
     held_out: Callable[[Tensor, int], Tensor]
     sizes: tuple[float, float]
+    aliased: float = 0.0
 
 
 def add_noise(clean: Tensor, generator: torch.Generator) -> Tensor:
@@ -248,7 +250,7 @@ def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 
 # By the names that recipes have for them.
 DEGRADATIONS = {
-    # Photos as they come from a camera are softer than these, which were made smaller.
-    "noise": Degradation(add_noise, held_out_noise, (0.5, 3.0)),
+    # Photos as they come from a camera are softer than these, which were made smaller; some on the web are harder.
+    "noise": Degradation(add_noise, held_out_noise, (0.3, 2.5), aliased=0.3),
     "size": Degradation(shrink_and_enlarge, held_out_small, (0.5, 1.5)),
 }

@@ -106,14 +106,16 @@ class _Degraded(Dataset[Any]):
             clean = torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))).float() / 255
             return self.degradation.held_out(clean, index) * 255, clean
         generator = generator_for(*self.seed, index)
-        clean = resized_crop(pixels, self.side + MARGIN, self.degradation.sizes, generator)
+        clean = resized_crop(pixels, self.side + MARGIN, self.degradation.sizes, generator, self.degradation.aliased)
         degraded = self.degradation.random(clean, generator)
         top, left = (int(torch.randint(MARGIN + 1, (), generator=generator)) for _ in range(2))
         rows, columns = slice(top, top + self.side), slice(left, left + self.side)
         return degraded[:, rows, columns] * 255, clean[:, rows, columns]
 
 
-def resized_crop(pixels: Pixels, side: int, sizes: tuple[float, float], generator: torch.Generator) -> Tensor:
+def resized_crop(
+    pixels: Pixels, side: int, sizes: tuple[float, float], generator: torch.Generator, aliased: float = 0.0
+) -> Tensor:
     """A random square of a photo, mirrored or not, and turned by a random number of quarters: (3, side, side), 0 to 1.
 
     Half of the crops are resized by a factor within `sizes`: detail in users' photos may be finer or softer.
@@ -124,7 +126,9 @@ def resized_crop(pixels: Pixels, side: int, sizes: tuple[float, float], generato
     seen = min(round(side / factor), height, width)
     crop = augmented(pixels[None], seen, generator)[0]
     if seen != side:
-        crop = np.asarray(Image.fromarray(np.ascontiguousarray(crop)).resize((side, side), Image.Resampling.BICUBIC))
+        picks = seen > side and float(torch.rand((), generator=generator)) < aliased
+        method = Image.Resampling.NEAREST if picks else Image.Resampling.BICUBIC
+        crop = np.asarray(Image.fromarray(np.ascontiguousarray(crop)).resize((side, side), method))
     return torch.from_numpy(np.ascontiguousarray(crop.transpose(2, 0, 1))).float() / 255
 
 

@@ -226,6 +226,21 @@ def test_crops_of_every_size_stay_within_the_photo(tmp_path):
         assert 0 <= float(crop.min()) <= float(crop.max()) <= 1
 
 
+def test_crops_made_smaller_may_keep_single_pixels():
+    """Of a fine chequerboard means are grey, and single pixels black or white."""
+    rows, columns = np.indices((128, 128))
+    pixels = np.repeat((255 * ((rows + columns) % 2))[..., None], 3, axis=2).astype(np.uint8)
+    greys = [
+        float(((crop > 0.1) & (crop < 0.9)).float().mean())
+        for i in range(60)
+        for crop in [resized_crop(pixels, 32, (0.3, 0.6), generator_for(i), aliased=0.5)]
+    ]
+    kept, averaged = sum(g == 0 for g in greys), sum(g > 0.5 for g in greys)
+    assert averaged > 5
+    assert kept > 60 / 2 + 5  # half of the crops are not resized, and of the others about half keep pixels
+    assert kept + averaged == 60
+
+
 def test_clean_photos_are_held_out_one_in_eight(tmp_path):
     for i in range(10):
         photo(tmp_path / f"{i}.png", size=(20 + i, 20))
