@@ -10,6 +10,7 @@ in MB memory-amd-epyc-avx2/native/7x7_64_100/training: figures belong to a proce
 
 from typing import Any
 
+from acda.support.environment import processor_words
 from paper.results import Row, result
 
 CONTENDERS = {"unfold": "unfold", "reference": "plain torch", "native": "native"}
@@ -31,10 +32,20 @@ def speed_rows(saved: dict[str, Any], name: str) -> list[Row]:
             row["metric"].partition(",")[0],
             row["value"],
             case=words_of(row),
-            processor=f"{facts['machine']}, {facts['vectors']}",
+            processor=processor_of(facts, processor),
         )
         for row in saved["rows"]
     ]
+
+
+def processor_of(facts: dict[str, Any], name: str) -> str:
+    """Model and vectors that the kernel used. name: the processor's in the name of the file
+
+    >>> processor_of({"machine": "Intel(R) Xeon(R) Processor"}, "intel-xeon-avx512")
+    'Intel Xeon, AVX-512'
+    """
+    vectors = {"avx2": "AVX2", "avx512": "AVX-512"}.get(name.rpartition("-")[2], "no wide vectors")
+    return f"{processor_words(facts['machine'])}, {vectors}"
 
 
 def case_of(row: dict[str, Any]) -> str:
@@ -86,8 +97,7 @@ def network_table(saved: dict[str, dict[str, Any]]) -> str:
         for row in found["rows"]
         if row["table"] == "networks"
     }
-    facts = [found["circumstances"] for found in saved.values()]
-    heads = [f"{fact['machine']}, {fact['vectors']}" for fact in facts]
+    heads = [processor_of(found["circumstances"], name) for name, found in saved.items()]
     lines = [f"| network | ratio | {' | '.join(heads)} |", f"|---|---|{'---:|' * len(heads)}"]
     for case, metric in dict.fromkeys(key[:2] for key in values):
         found = [values.get((case, metric, processor)) for processor in saved]

@@ -50,8 +50,16 @@ def processor_slug(machine: str, vectors: str) -> str:
     >>> processor_slug("Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz", "avx512")
     'intel-xeon-platinum-8488c-avx512'
     """
-    words = re.sub(r"\(R\)|\(TM\)|\bCPU\b|\bProcessor\b|@.*", " ", machine, flags=re.IGNORECASE)
-    return "-".join(re.findall(r"[a-z0-9]+", f"{words} {vectors}".lower()))
+    return "-".join(re.findall(r"[a-z0-9]+", f"{processor_words(machine)} {vectors}".lower()))
+
+
+def processor_words(machine: str) -> str:
+    """The model's name without trademarks and frequency.
+
+    >>> processor_words("Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz")
+    'Intel Xeon Platinum 8488C'
+    """
+    return " ".join(re.sub(r"\(R\)|\(TM\)|\bCPU\b|\bProcessor\b|@.*", " ", machine, flags=re.IGNORECASE).split())
 
 
 def write_results(path: Path, rows: list[dict[str, Any]], **own: Any) -> dict[str, Any]:
