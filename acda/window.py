@@ -41,16 +41,16 @@ class Window(NamedTuple):
         return self.dilation[0] * (self.side // 2), self.dilation[1] * (self.side // 2)
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        """Conv2d's own rule, (P, Q); an input that holds no window is refused."""
-        free = tuple(n + 2 * p - 2 * r - 1 for n, p, r in zip((height, width), self.padding, self.reach, strict=True))
-        if min(free) < 0:
-            spans = tuple(2 * r + 1 for r in self.reach)
+        """(P, Q), as Conv2d computes it; an input that is too small for one window is refused."""
+        (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
+        spans = tuple(2 * r + 1 for r in self.reach)
+        if height + 2 * py < spans[0] or width + 2 * px < spans[1]:
             raise ValueError(
                 f"the input needs at least {spans} pixels, padding included, for one {self.side}×{self.side} window "
                 f"with dilation {self.dilation}; got {(height, width)} with padding {self.padding}. "
                 "Use a larger input, more padding or a smaller kernel."
             )
-        return free[0] // self.stride[0] + 1, free[1] // self.stride[1] + 1
+        return output_length(height, self.side, sy, py, dy), output_length(width, self.side, sx, px, dx)
 
     def tap(self, i: int, j: int, P: int, Q: int) -> tuple[slice, slice]:
         """The rows and columns of the padded input that tap (i, j) sees at P×Q output pixels.
@@ -64,6 +64,17 @@ class Window(NamedTuple):
     def unpadded(self) -> "Window":
         """The same windows on an input that has been padded already."""
         return self._replace(padding=(0, 0))
+
+
+def output_length(length: int, side: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> int:
+    """The number of windows along one axis, as Conv2d computes it. Negative padding crops.
+
+    It checks nothing, so that it also takes the symbolic sizes of torch.compile and torch.export.
+
+    >>> output_length(11, side=7, stride=2)
+    3
+    """
+    return (length + 2 * padding - dilation * (side - 1) - 1) // stride + 1
 
 
 def kernel_side(kernel_size: Pair, name: str = "kernel_size") -> int:

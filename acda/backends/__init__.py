@@ -12,25 +12,22 @@ from torch import Tensor
 from acda.backends import native, reference, triton
 from acda.window import Window
 
-# Mean and variance that a normalisation used.
-Statistics = tuple[Tensor, Tensor]
-
 
 class Backend(Protocol):
-    """What a backend, a module of this package, has. `reference` says what its functions compute."""
+    """The interface of a backend, a module of this package. `reference` defines what its functions compute."""
 
     # Whether Φ and the operator are fastest on channels_last maps, so that a layer changes the format once.
     WANTS_CHANNELS_LAST: bool
-    # Whether half precision is multiplied as it is, and not in float32.
+    # Whether half-precision operands are multiplied as they are, not converted to float32.
     KEEPS_HALF: bool
 
-    # Φ with fixed statistics and the operator in one call, without gradients, where the backend has that.
+    # Φ with fixed statistics and the operator in one call, without gradients; None if the backend has no such call.
     @property
     def adaptive_layer(self) -> Callable[..., Tensor] | None: ...
 
-    # The same with gradients and with normalisations as they are in training, where the backend has that.
+    # The same with gradients, updating the running statistics as in training; None if the backend has no such call.
     @property
-    def train_layer(self) -> Callable[..., tuple[Tensor, Statistics, Statistics]] | None: ...
+    def train_layer(self) -> Callable[..., Tensor] | None: ...
 
     def why_not(self, x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> str | None: ...
 
@@ -66,7 +63,7 @@ class Backend(Protocol):
     ) -> Tensor: ...
 
 
-# The ladder, from the top.
+# In the order in which `choose` tries them.
 BACKENDS: dict[str, Backend] = {"triton": triton, "native": native, "reference": reference}
 
 

@@ -12,10 +12,10 @@ class ForgivingBatchNorm2d(nn.BatchNorm2d):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and not self.uses_batch(x):
+        if self.training and not self.uses_batch(x.shape[0] * x.shape[2] * x.shape[3]):
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
 
-    def uses_batch(self, x: Tensor) -> bool:
-        """Whether x is normalised with its own statistics."""
-        return self.training and x.shape[0] * x.shape[2] * x.shape[3] > 1
+    def uses_batch(self, values: int) -> bool:
+        """Whether a batch with so many values per channel is normalised with its own statistics."""
+        return self.training and values > 1

@@ -6,6 +6,7 @@ file checks first that calling them would do nothing else.
 """
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ from acda.window import Window
 
 # Weight and shift of a convolution that includes its normalisation.
 Folded = tuple[Tensor, Tensor]
+# Running mean, running variance, weight, bias, whether to use the statistics of the batch, momentum, eps.
+Normalisation = tuple[Tensor, Tensor, Tensor, Tensor, bool, float, float]
 
 
 def predict(phi: nn.Module, x: Tensor, kernels: Backend) -> Tensor:
@@ -37,39 +40,36 @@ def whole_layer(
     kernels: Backend,
 ) -> Tensor | None:
     """Φ and the operator as one operation of the backend; None where it has none for this Φ or these tensors."""
+    if not isinstance(phi, AtomGenerator) or not _is_standard(phi, x):
+        return None
     maps = mixing.shape[2] * (window.side**2 if bases is None else bases.shape[0])
-    if not isinstance(phi, AtomGenerator) or not _is_two_steps(phi, x, maps, window):
+    if phi.window != window or phi.predict.out_channels != maps or (bases is not None and bases.dtype != x.dtype):
         return None
-    if bases is not None and bases.dtype != x.dtype:
-        return None
-    operands = (bases, mixing, bias, window, groups)
-    norms = phi.squeeze_norm, phi.predict_norm
-    if not torch.is_grad_enabled():
-        if kernels.adaptive_layer is None or norms[0].training or norms[1].training:
-            return None
-        phi.check_fit(x)
-        return kernels.adaptive_layer(x, _fold(phi.squeeze, norms[0]), _fold(phi.predict, norms[1]), *operands)
-    if kernels.train_layer is None or not _is_trained_whole(phi, x, window):
+    run = _trained_whole if torch.is_grad_enabled() else _inferred_whole
+    return run(phi, x, (bases, mixing, bias, window, groups), kernels)
+
+
+def _inferred_whole(phi: AtomGenerator, x: Tensor, operands: tuple[Any, ...], kernels: Backend) -> Tensor | None:
+    if kernels.adaptive_layer is None or phi.squeeze_norm.training or phi.predict_norm.training:
         return None
     phi.check_fit(x)
-    P, Q = window.output_size(x.shape[2], x.shape[3])
-    counts = x.shape[0] * x.shape[2] * x.shape[3], x.shape[0] * P * Q
-    steps = [
-        _training_step(conv, norm, count)
-        for conv, norm, count in zip((phi.squeeze, phi.predict), norms, counts, strict=True)
-    ]
-    y, *statistics = kernels.train_layer(x, *steps, *operands)
-    for norm, used, count in zip(norms, statistics, counts, strict=True):
-        if norm.training and count > 1:
-            _update(norm, *used, count)
-    return y
+    steps = _fold(phi.squeeze, phi.squeeze_norm), _fold(phi.predict, phi.predict_norm)
+    return kernels.adaptive_layer(x, *steps, *operands)
 
 
-def _is_two_steps(phi: AtomGenerator, x: Tensor, maps: int, window: Window) -> bool:
-    """Whether Φ is two convolutions with zeros around the map, 1×1 and 3×3, each normalised and squashed, unheard.
+def _trained_whole(phi: AtomGenerator, x: Tensor, operands: tuple[Any, ...], kernels: Backend) -> Tensor | None:
+    if kernels.train_layer is None or not _is_trainable_whole(phi, x):
+        return None
+    phi.check_fit(x)
+    B, _, H, W = x.shape
+    P, Q = phi.window.output_size(H, W)
+    squeeze = phi.squeeze.weight, *_as_called(phi.squeeze_norm, B * H * W)
+    predict = phi.predict.weight, *_as_called(phi.predict_norm, B * P * Q)
+    return kernels.train_layer(x, squeeze, predict, *operands)
 
-    maps, window: what the layer needs of Φ
-    """
+
+def _is_standard(phi: AtomGenerator, x: Tensor) -> bool:
+    """Whether Φ has the form that whole layers have: two steps, 1×1 and 3×3, with zeros around the map; no hooks."""
     return (
         _is_ours(phi)
         and not has_hooks(phi)
@@ -80,41 +80,21 @@ def _is_two_steps(phi: AtomGenerator, x: Tensor, maps: int, window: Window) -> b
         and not phi.per_image
         and phi.padding_mode == "zeros"
         and phi.squeeze.kernel_size == (1, 1)
-        and phi.window == window
-        and phi.predict.out_channels == maps
     )
 
 
-def _is_trained_whole(phi: AtomGenerator, x: Tensor, window: Window) -> bool:
-    """Whether Φ is to be differentiated, in the form that backends know: stride 1, one dtype, zeros near the map."""
-    parts = (phi.squeeze, phi.squeeze_norm, phi.predict, phi.predict_norm)
-    margins = (p - r + 1 for p, r in zip(window.padding, window.reach, strict=True))
+def _is_trainable_whole(phi: AtomGenerator, x: Tensor) -> bool:
+    """Whether a parameter of Φ needs a gradient, and stride, padding and dtypes are those of train_layer."""
+    parameters = list(phi.parameters())
+    # How far outside the map the 3×3 windows begin.
+    margins = (p - r + 1 for p, r in zip(phi.window.padding, phi.window.reach, strict=True))
     return (
-        window.stride == (1, 1)
-        and x.numel() > 0
+        phi.window.stride == (1, 1)
         and max(margins) < 3
-        and all(parameter.dtype == x.dtype for part in parts for parameter in part.parameters())
-        and any(parameter.requires_grad for part in parts for parameter in part.parameters())
+        and x.numel() > 0
+        and all(parameter.dtype == x.dtype for parameter in parameters)
+        and any(parameter.requires_grad for parameter in parameters)
     )
-
-
-def _training_step(conv: nn.Conv2d, norm: nn.BatchNorm2d, count: int) -> tuple[Tensor | float | None, ...]:
-    """Convolution and normalisation; with the running statistics unless it takes those of `count` values."""
-    fixed = not (norm.training and count > 1)
-    statistics = (norm.running_mean, norm.running_var) if fixed else (None, None)
-    return conv.weight, norm.weight, norm.bias, *statistics, norm.eps
-
-
-@torch.no_grad()
-def _update(norm: nn.BatchNorm2d, mean: Tensor, var: Tensor, count: int) -> None:
-    """The running statistics, as nn.BatchNorm2d changes them."""
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    assert norm.num_batches_tracked is not None
-    assert norm.momentum is not None
-    norm.num_batches_tracked.add_(1)
-    norm.running_mean.lerp_(mean, norm.momentum)
-    norm.running_var.lerp_(var * (count / (count - 1)), norm.momentum)
 
 
 def fused_step(x: Tensor, conv: nn.Module, norm: nn.Module, padding: tuple[int, int], kernels: Backend) -> Tensor:
@@ -133,16 +113,21 @@ def fused_step(x: Tensor, conv: nn.Module, norm: nn.Module, padding: tuple[int, 
 
 def _norm_tanh(x: Tensor, norm: ForgivingBatchNorm2d, kernels: Backend) -> Tensor:
     """The Tanh of norm(x), with the effects of that call on the running statistics."""
+    return kernels.batch_norm_tanh(x, *_as_called(norm, x.shape[0] * x.shape[2] * x.shape[3]))
+
+
+def _as_called(norm: ForgivingBatchNorm2d, values: int) -> Normalisation:
+    """What norm passes to F.batch_norm for a map with so many values per channel. Counts the batch, as norm does."""
     mean, var, batches, momentum = norm.running_mean, norm.running_var, norm.num_batches_tracked, norm.momentum
     assert mean is not None
     assert var is not None
     assert batches is not None
     assert momentum is not None
-    uses_batch = norm.uses_batch(x)
+    uses_batch = norm.uses_batch(values)
     if uses_batch:
         with torch.no_grad():
             batches.add_(1)
-    return kernels.batch_norm_tanh(x, mean, var, norm.weight, norm.bias, uses_batch, momentum, norm.eps)
+    return mean, var, norm.weight, norm.bias, uses_batch, momentum, norm.eps
 
 
 def _is_ours(phi: nn.Module) -> bool:

@@ -11,16 +11,17 @@ from torch import Tensor
 
 from acda.backends.native.layouts import PixelMajor
 from acda.backends.native.registering import register, register_backward
+from acda.window import output_length
 
 
 def conv2d(x: Tensor, weight: Tensor, padding: tuple[int, int]) -> Tensor:
-    """F.conv2d of stride 1 with gradients, padding smaller than the window; the result is channels_last."""
+    """F.conv2d with gradients, for stride 1 and padding smaller than the window; the result is channels_last."""
     return torch.ops.acda.conv2d(PixelMajor.apply(x), weight.contiguous(), *padding).permute(0, 3, 1, 2)
 
 
 def _fake(x: Tensor, weight: Tensor, py: int, px: int) -> Tensor:
     (B, H, W, _), (O, _, k, _) = x.shape, weight.shape  # noqa: E741
-    return x.new_empty(B, H + 2 * py - k + 1, W + 2 * px - k + 1, O)
+    return x.new_empty(B, output_length(H, k, padding=py), output_length(W, k, padding=px), O)
 
 
 def _flops(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from acda.backends.native.registering import register
+from acda.window import output_length
 
 
 def conv2d_tanh(x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
@@ -20,7 +21,7 @@ def conv2d_tanh(x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int
 
 def _fake(x: Tensor, weight: Tensor, shift: Tensor, sy: int, sx: int, py: int, px: int) -> Tensor:
     (B, H, W, _), (O, _, k, _) = x.shape, weight.shape  # noqa: E741
-    return x.new_empty(B, (H + 2 * py - k) // sy + 1, (W + 2 * px - k) // sx + 1, O)
+    return x.new_empty(B, output_length(H, k, sy, py), output_length(W, k, sx, px), O)
 
 
 def _flops(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **_: Any) -> int:

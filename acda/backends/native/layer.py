@@ -1,7 +1,7 @@
 """acda::adaptive_layer, a whole layer in inference: Φ's two steps and the operator. It has no gradient.
 
-A few rows at a time: neither Φ's hidden map nor the coefficients ever exist as a whole. The same numbers as the three
-operators give one after the other, bit for bit. Pixel-major or planar, as x is.
+It computes a few rows at a time, so neither Φ's hidden map nor the coefficients ever exist as a whole. The result is
+that of the three separate operators, bit for bit. Pixel-major or planar, as x is.
 """
 
 from math import prod
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from acda.backends.native.adaptive import NUMBERS
-from acda.backends.native.layouts import dense, numbers
+from acda.backends.native.layouts import dense, numbers, output_size
 from acda.backends.native.registering import register
 from acda.window import Window
 
-# Weight and shift of a step of Φ, with its normalisation in them.
+# Weight and shift of a step of Φ that include its normalisation.
 Step = tuple[Tensor, Tensor]
 
 
@@ -38,14 +38,10 @@ def adaptive_layer(
     return torch.ops.acda.adaptive_layer(pixel_major, *rest, False).permute(0, 3, 1, 2)
 
 
-def _output_size(height: int, width: int, k: int, sy: int, sx: int, py: int, px: int, dy: int, dx: int) -> Any:
-    return (height + 2 * py - dy * (k - 1) - 1) // sy + 1, (width + 2 * px - dx * (k - 1) - 1) // sx + 1
-
-
 def _fake(x: Tensor, squeeze: Any, _1: Any, predict: Any, _2: Any, bases: Any, mixing: Tensor, *rest: Any) -> Tensor:
     _, *window, _, planar = rest
     B, O = x.shape[0], mixing.shape[0]  # noqa: E741
-    P, Q = _output_size(*(x.shape[2:] if planar else x.shape[1:3]), *window)
+    P, Q = output_size(*(x.shape[2:] if planar else x.shape[1:3]), *window)
     return x.new_empty((B, O, P, Q) if planar else (B, P, Q, O))
 
 
@@ -53,7 +49,7 @@ def _flops(x: Any, squeeze: Any, _1: Any, predict: Any, _2: Any, bases: Any, mix
     _, *window, _, planar = rest
     B, C = x[0], x[1 if planar else 3]
     height, width = x[2:] if planar else x[1:3]
-    P, Q = _output_size(height, width, *window)
+    P, Q = output_size(height, width, *window)
     O, per_group, M = mixing  # noqa: E741
     compose = 0 if bases is None else M * prod(bases)
     taps = window[0] ** 2

@@ -1,6 +1,6 @@
 """acda::norm_tanh, batch normalisation and Tanh of pixel-major maps in one operator, with its gradient.
 
-It takes the batch's own statistics unless others are given, and returns those that it took.
+It uses the statistics of the batch unless others are given, and returns those that it used.
 """
 
 from typing import Any
@@ -15,10 +15,19 @@ Three = tuple[Tensor, Tensor, Tensor]
 
 
 def norm_tanh(u: Tensor, weight: Tensor, bias: Tensor, mean: Tensor | None, var: Tensor | None, eps: float) -> Three:
-    """tanh of F.batch_norm with these statistics, or with the batch's own; returns it in channels_last, mean, var."""
+    """tanh(F.batch_norm(…)) in channels_last, and the mean and variance used: the given ones, or the batch's own."""
     parameters = (dense(t) for t in (weight, bias, mean, var))
     y, mean, var = torch.ops.acda.norm_tanh(PixelMajor.apply(u), *parameters, eps)
     return y.permute(0, 3, 1, 2), mean, var
+
+
+@torch.no_grad()
+def update_running(
+    running_mean: Tensor, running_var: Tensor, mean: Tensor, var: Tensor, values: int, momentum: float
+) -> None:
+    """Update the running statistics as F.batch_norm does. mean, var: of a batch with so many values per channel"""
+    running_mean.lerp_(mean, momentum)
+    running_var.lerp_(var * (values / (values - 1)), momentum)
 
 
 def _fake(u: Tensor, weight: Tensor, *rest: Any) -> Three:

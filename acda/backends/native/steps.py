@@ -1,4 +1,4 @@
-"""Φ's steps, by the kernel where it has them and by torch elsewhere: in half precision, and under autocast."""
+"""Φ's steps, computed by the kernel, or by torch where the kernel cannot: in half precision and under autocast."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch import Tensor
 from acda.backends import reference
 from acda.backends.calling import autocast_on
 from acda.backends.native import conv, conv_tanh
-from acda.backends.native.norm_tanh import norm_tanh
+from acda.backends.native.norm_tanh import norm_tanh, update_running
 
 Two = tuple[int, int]
 
@@ -41,10 +41,7 @@ def batch_norm_tanh(
     if not training:
         return norm_tanh(u, weight, bias, running_mean, running_var, eps)[0]
     y, mean, var = norm_tanh(u, weight, bias, None, None, eps)
-    values = u.shape[0] * u.shape[2] * u.shape[3]
-    with torch.no_grad():
-        running_mean.lerp_(mean, momentum)
-        running_var.lerp_(var * (values / (values - 1)), momentum)
+    update_running(running_mean, running_var, mean, var, u.shape[0] * u.shape[2] * u.shape[3], momentum)
     return y
 
 

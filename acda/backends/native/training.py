@@ -1,10 +1,12 @@
 """acda::adaptive_layer_training, a whole layer in training: Φ with its normalisations, and the operator.
 
-It keeps the input and the maps of Φ before each normalisation; the backward pass recomputes the rest in memory that
-stays with the kernel. The same numbers as the separate operators give, bit for bit. Pixel-major, stride 1.
+It keeps the input and the maps of Φ before each normalisation. The backward pass recomputes the rest in memory that
+stays with the kernel. The results are those of the separate operators, bit for bit. Pixel-major, stride 1.
+
+Besides the result y, the operator returns what the backward pass needs of each step of Φ: u, the map before its
+normalisation, and `facts` (4, channels): mean, variance, and the scale and shift that follow from them.
 """
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,24 +14,47 @@ import torch
 from torch import Tensor
 
 from acda.backends.native.adaptive import NUMBERS, multiply_adds
-from acda.backends.native.layouts import PixelMajor, dense, numbers
+from acda.backends.native.layouts import PixelMajor, dense, numbers, output_size
+from acda.backends.native.norm_tanh import update_running
 from acda.backends.native.registering import register, register_backward
 from acda.window import Window
 
-
-class NormStep(NamedTuple):
-    """A convolution of Φ and its normalisation. mean, var: fixed statistics; None: those of the batch."""
-
-    conv: Tensor
-    weight: Tensor
-    bias: Tensor
-    mean: Tensor | None
-    var: Tensor | None
-    eps: float
+# The weight of a convolution of Φ, then what F.batch_norm takes after the map: running mean, running variance, weight,
+# bias, whether to use the statistics of the batch, momentum, eps.
+NormStep = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, bool, float, float]
 
 
-# Mean and variance (divided by the number of values) that a normalisation used.
-Statistics = tuple[Tensor, Tensor]
+class Step(NamedTuple):
+    """A step of Φ as the operator takes it. mean, var: None for those of the batch"""
+
+    conv: Any
+    weight: Any
+    bias: Any
+    mean: Any
+    var: Any
+    eps: Any
+
+
+class Arguments(NamedTuple):
+    """The arguments of the operator in the order of its schema: tensors, their shapes, or their gradients."""
+
+    x: Any
+    squeeze: Step
+    predict: Step
+    bases: Any
+    mixing: Any
+    bias: Any
+    window: tuple[Any, ...]
+    groups: Any
+
+    @classmethod
+    def of(cls, x: Any, *rest: Any) -> "Arguments":
+        squeeze, predict, (bases, mixing, bias, *window, groups) = rest[:6], rest[6:12], rest[12:]
+        return cls(x, Step(*squeeze), Step(*predict), bases, mixing, bias, tuple(window), groups)
+
+    def flat(self) -> tuple[Any, ...]:
+        x, squeeze, predict, bases, mixing, bias, window, groups = self
+        return x, *squeeze, *predict, bases, mixing, bias, *window, groups
 
 
 def train_layer(
@@ -41,85 +66,107 @@ def train_layer(
     bias: Tensor | None,
     window: Window,
     groups: int,
-) -> tuple[Tensor, Statistics, Statistics]:
-    """The layer with zeros around the map, and the statistics of both steps; squeeze is 1×1, predict 3×3, stride 1.
+) -> Tensor:
+    """The layer with zeros around the map; squeeze is 1×1, predict 3×3, stride 1. The result is channels_last.
 
-    The result is channels_last.
+    Updates the running statistics of the steps that use those of the batch.
     """
-    steps = (t if isinstance(t, float) else dense(t) for t in (*squeeze, *predict))
-    rest = (*steps, dense(bases), mixing.contiguous(), dense(bias), *numbers(window), groups)
-    y, _, facts1, _, facts2 = torch.ops.acda.adaptive_layer_training(PixelMajor.apply(x), *rest)
-    return y.permute(0, 3, 1, 2), (facts1[0], facts1[1]), (facts2[0], facts2[1])
+    steps = _as_operands(squeeze), _as_operands(predict)
+    parameters = (dense(bases), mixing.contiguous(), dense(bias))
+    given = Arguments(PixelMajor.apply(x), *steps, *parameters, numbers(window), groups)
+    y, u1, facts1, u2, facts2 = torch.ops.acda.adaptive_layer_training(*given.flat())
+    _update(squeeze, u1, facts1)
+    _update(predict, u2, facts2)
+    return y.permute(0, 3, 1, 2)
 
 
-def _output_size(x: Sequence[int], k: int, sy: int, sx: int, py: int, px: int, dy: int, dx: int) -> tuple[int, int]:
-    return x[1] + 2 * py - dy * (k - 1), x[2] + 2 * px - dx * (k - 1)
+def _as_operands(step: NormStep) -> Step:
+    conv, running_mean, running_var, weight, bias, uses_batch, _, eps = step
+    mean, var = (None, None) if uses_batch else (dense(running_mean), dense(running_var))
+    return Step(dense(conv), dense(weight), dense(bias), mean, var, eps)
 
 
-def _fake(x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    squeeze, predict, mixing, window = rest[0], rest[6], rest[13], rest[15:22]
-    P, Q = _output_size(x.shape, *window)
+def _update(step: NormStep, u: Tensor, facts: Tensor) -> None:
+    _, running_mean, running_var, _, _, uses_batch, momentum, _ = step
+    if uses_batch:
+        values = u.shape[0] * u.shape[1] * u.shape[2]
+        update_running(running_mean, running_var, facts[0], facts[1], values, momentum)
+
+
+def _fake(*arguments: Any) -> tuple[Tensor, ...]:
+    x, squeeze, predict, _, mixing, _, window, _ = Arguments.of(*arguments)
     B, H, W, _ = x.shape
-    hidden, maps = squeeze.shape[0], predict.shape[0]
+    P, Q = output_size(H, W, *window)
+    hidden, maps = squeeze.conv.shape[0], predict.conv.shape[0]
     shapes = ((B, P, Q, mixing.shape[0]), (B, H, W, hidden), (4, hidden), (B, P, Q, maps), (4, maps))
     return tuple(x.new_empty(shape) for shape in shapes)
 
 
-def _flops(x: Any, *rest: Any, **_: Any) -> int:
-    squeeze, predict, bases, mixing, window = rest[0], rest[6], rest[12], rest[13], rest[15:22]
-    P, Q = _output_size(x, *window)
+def _flops(*arguments: Any, **options: Any) -> int:
+    x, squeeze, predict, bases, mixing, _, window, _ = Arguments.of(*arguments)
+    B, H, W, _ = x
+    P, Q = output_size(H, W, *window)
+    steps = B * H * W * prod(squeeze.conv) + B * P * Q * prod(predict.conv)
+    return int(2 * (steps + multiply_adds(x, _alpha_of(B, P, Q, predict.conv, mixing), bases, mixing)))
+
+
+def _alpha_of(B: int, P: int, Q: int, predict: Any, mixing: Any) -> tuple[int, ...]:
+    """The shape of the coefficients, from that of the convolution that predicts them."""
     M = mixing[2]
-    alpha = (x[0], P, Q, M, predict[0] // M)
-    steps = prod(x[:3]) * prod(squeeze) + x[0] * P * Q * prod(predict)
-    return int(2 * (steps + multiply_adds(x, alpha, bases, mixing)))
+    return B, P, Q, M, predict[0] // M
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, squeeze, weight1, bias1, mean1, _, ctx.eps1, predict, weight2, bias2, mean2, _, ctx.eps2, bases, mixing, bias = (
-        inputs[:16]
-    )
-    ctx.numbers, ctx.has_bias, ctx.fixed = inputs[16:], bias is not None, (mean1 is not None, mean2 is not None)
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(*output[1:], x, squeeze, weight1, bias1, predict, weight2, bias2, bases, mixing)
+    given, (_, *maps) = Arguments.of(*inputs), output
+    ctx.has_bias = given.bias is not None
+    ctx.fixed = given.squeeze.mean is not None, given.predict.mean is not None
+    ctx.eps = given.squeeze.eps, given.predict.eps
+    ctx.numbers = (*given.window, given.groups)
+    ctx.mark_non_differentiable(*maps)
+    ctx.save_for_backward(*maps, given.x, *given.squeeze[:3], *given.predict[:3], given.bases, given.mixing)
 
 
 def _differentiate(ctx: Any, grad: Tensor, *others: Any) -> tuple[Tensor | None, ...]:
     *maps, x, squeeze, weight1, bias1, predict, weight2, bias2, bases, mixing = ctx.saved_tensors
-    first, second = (squeeze, weight1, bias1, ctx.fixed[0], ctx.eps1), (predict, weight2, bias2, ctx.fixed[1], ctx.eps2)
+    (fixed1, fixed2), (eps1, eps2), needs_input = ctx.fixed, ctx.eps, ctx.needs_input_grad[0]
+    steps = (squeeze, weight1, bias1, fixed1, eps1, predict, weight2, bias2, fixed2, eps2)
     backward = torch.ops.acda.adaptive_layer_training_backward
-    input = ctx.needs_input_grad[0]
-    found = backward(grad.contiguous(), *maps, x, *first, *second, bases, mixing, *ctx.numbers, input)
-    dx, *step1 = found[:4]
-    *step2, dmixing, dbias = found[4:]
-    nothing = (None, None, None)
-    parameters = (*step1, *nothing, *step2, *nothing, None, dmixing, dbias if ctx.has_bias else None)
-    return dx if input else None, *parameters, *[None] * len(ctx.numbers)
+    dx, dsqueeze, dweight1, dbias1, dpredict, dweight2, dbias2, dmixing, dbias = backward(
+        grad.contiguous(), *maps, x, *steps, bases, mixing, *ctx.numbers, needs_input
+    )
+    *window, groups = [None] * len(ctx.numbers)
+    return Arguments(
+        dx if needs_input else None,
+        Step(dsqueeze, dweight1, dbias1, None, None, None),
+        Step(dpredict, dweight2, dbias2, None, None, None),
+        None,
+        dmixing,
+        dbias if ctx.has_bias else None,
+        tuple(window),
+        groups,
+    ).flat()
 
 
-def _fake_backward(grad: Tensor, u1: Any, f1: Any, u2: Any, f2: Any, x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    squeeze, weight1, bias1, _, _, predict, weight2, bias2, _, _, _, mixing = rest[:12]
-    shaped = (x, squeeze, weight1, bias1, predict, weight2, bias2, mixing)
-    return *(torch.empty_like(t) for t in shaped), x.new_empty(mixing.shape[0])
+def _fake_backward(grad: Tensor, u1: Any, facts1: Any, u2: Any, facts2: Any, x: Tensor, *rest: Any) -> Any:
+    squeeze, weight1, bias1, _, _, predict, weight2, bias2, _, _, _, mixing, *_ = rest
+    like_inputs = (torch.empty_like(t) for t in (x, squeeze, weight1, bias1, predict, weight2, bias2, mixing))
+    return *like_inputs, x.new_empty(mixing.shape[0])
 
 
-def _flops_backward(grad: Any, u1: Any, f1: Any, u2: Any, f2: Any, x: Any, *rest: Any, **_: Any) -> int:
-    squeeze, predict, bases, mixing, input = rest[0], rest[5], rest[10], rest[11], rest[-1]
-    alpha = (*grad[:3], mixing[2], predict[0] // mixing[2])
-    steps = (1 + input) * prod(x[:3]) * prod(squeeze) + 2 * prod(grad[:3]) * prod(predict)
-    return int(2 * steps + 4 * multiply_adds(x, alpha, bases, mixing))
+def _flops_backward(grad: Any, u1: Any, facts1: Any, u2: Any, facts2: Any, x: Any, *rest: Any, **options: Any) -> int:
+    squeeze, _, _, _, _, predict, _, _, _, _, bases, mixing, *_, needs_input = rest
+    (B, P, Q, _), pixels = grad, prod(x[:3])
+    # Two products for every one of the forward pass, but for the gradient of an input that needs none.
+    steps = (1 + needs_input) * pixels * prod(squeeze) + 2 * B * P * Q * prod(predict)
+    return int(2 * steps + 4 * multiply_adds(x, _alpha_of(B, P, Q, predict, mixing), bases, mixing))
 
 
-def _step(name: str, given: str) -> str:
-    number = "1" if name == "squeeze" else "2"
-    return f"Tensor {name}, Tensor weight{number}, Tensor bias{number}, " + given.format(n=number)
-
-
-TENSORS = "Tensor? mean{n}, Tensor? var{n}, float eps{n}"
-FACTS = "bool fixed{n}, float eps{n}"
 register(
     "adaptive_layer_training",
-    f"(Tensor x, {_step('squeeze', TENSORS)}, {_step('predict', TENSORS)}, Tensor? bases, Tensor mixing, Tensor? bias, "
-    f"{NUMBERS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "(Tensor x,"
+    " Tensor squeeze, Tensor weight1, Tensor bias1, Tensor? mean1, Tensor? var1, float eps1,"
+    " Tensor predict, Tensor weight2, Tensor bias2, Tensor? mean2, Tensor? var2, float eps2,"
+    f" Tensor? bases, Tensor mixing, Tensor? bias, {NUMBERS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake,
     _flops,
     _keep,
@@ -127,9 +174,11 @@ register(
 )
 register_backward(
     "adaptive_layer_training_backward",
-    f"(Tensor grad, Tensor u1, Tensor facts1, Tensor u2, Tensor facts2, Tensor x, {_step('squeeze', FACTS)}, "
-    f"{_step('predict', FACTS)}, Tensor? bases, Tensor mixing, {NUMBERS}, bool input) -> "
-    "(" + ", ".join(["Tensor"] * 9) + ")",
+    "(Tensor grad, Tensor u1, Tensor facts1, Tensor u2, Tensor facts2, Tensor x,"
+    " Tensor squeeze, Tensor weight1, Tensor bias1, bool fixed1, float eps1,"
+    " Tensor predict, Tensor weight2, Tensor bias2, bool fixed2, float eps2,"
+    f" Tensor? bases, Tensor mixing, {NUMBERS}, bool input)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_backward,
     _flops_backward,
 )
