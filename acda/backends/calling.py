@@ -1,4 +1,4 @@
-"""What every call of a backend has around it: dtypes, autocast, and the memory format of the result."""
+"""Dtypes, autocast and memory formats around every call of a backend."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,9 +34,9 @@ def autocast_on(x: Tensor) -> bool:
 
 
 def like_input(y: Tensor, x: Tensor) -> Tensor:
-    """Answer channels_last with channels_last and everything else with contiguous, as convolutions do."""
+    """Return y in channels_last if x is channels_last, and contiguous otherwise, as convolutions do."""
     if torch._C._are_functorch_transforms_active():
-        return y  # vmap knows no memory formats
+        return y  # vmap has no memory formats
     if not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last):
         return y.contiguous(memory_format=torch.channels_last)
     return y.contiguous()

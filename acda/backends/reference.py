@@ -12,7 +12,7 @@ from torch import Tensor
 
 from acda.window import Window
 
-# What one strip of rows may allocate for atoms and z. Larger strips gain nothing, they only leave the cache.
+# What one strip of rows may allocate for atoms and z. Larger strips are no faster: they do not fit into the cache.
 STRIP_BYTES = 16 * 2**20
 
 WANTS_CHANNELS_LAST = False
@@ -72,12 +72,12 @@ def per_pixel_conv2d(x: Tensor, filters: Tensor, window: Window) -> Tensor:
 
 
 def conv2d(x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
-    """F.conv2d, negative padding cropping the map: how a step of Φ begins."""
+    """F.conv2d, in which negative padding crops the map: the first part of a step of Φ."""
     return F.conv2d(_cropped(x, padding), weight, None, stride, _not_negative(padding))
 
 
 def conv2d_tanh(x: Tensor, weight: Tensor, shift: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
-    """tanh(F.conv2d(…)) without gradients, negative padding cropping the map: a step of Φ in inference."""
+    """tanh(F.conv2d(…)) without gradients, in which negative padding crops the map: a step of Φ in inference."""
     return F.conv2d(_cropped(x, padding), weight, shift, stride, _not_negative(padding)).tanh_()
 
 
@@ -91,7 +91,7 @@ def batch_norm_tanh(
     momentum: float,
     eps: float,
 ) -> Tensor:
-    """tanh(F.batch_norm(…)), which has the same arguments: how a step of Φ ends."""
+    """tanh(F.batch_norm(…)), which has the same arguments: the last part of a step of Φ."""
     return F.batch_norm(u, running_mean, running_var, weight, bias, training, momentum, eps).tanh_()
 
 
@@ -154,7 +154,7 @@ def _tap(x: Tensor, window: Window, i: int, j: int, P: int, Q: int) -> Tensor:
 def _sum_of_products(per_channel: Iterable[Tensor], per_atom: Iterable[Tensor]) -> Tensor:
     """Σ over pairs of (B, C, P, Q) and (B, M, P, Q), every channel with every atom: (B, C, M, P, Q)"""
     # One pair at a time: each view is made just before its product, so backward, which runs in the reverse order, adds
-    # a view's gradient to the input's as soon as it exists. Made at once, all k² gradients would have to wait.
+    # a view's gradient to the input's as soon as it exists. If all views were made first, all k² would be kept.
     pairs = zip(per_channel, per_atom, strict=True)
     first, weight = next(pairs)
     z = first[:, :, None] * weight[:, None]
@@ -206,7 +206,7 @@ def _in_strips(
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:
-    """Whether autograd will want something back from an operation on these."""
+    """Whether autograd records an operation on these tensors."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 

@@ -12,6 +12,6 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def digest_of(folder: Path) -> int:
-    """A number that changes with the sources: the kernel carries that of the sources it was compiled from."""
+    """A number that identifies the sources. The kernel contains that of the sources it was compiled from."""
     together = b"".join(path.read_bytes() for path in files_in(folder))
     return int(hashlib.sha256(together).hexdigest()[:15], 16)

@@ -1,6 +1,6 @@
 """The fused CPU kernel as a backend. Each file here is a torch operator: schema, shapes, gradient and multiply-adds.
 
-The C++ is in csrc/ beside this folder. Torch knows the operators with a compiled kernel behind them or without.
+The C++ is in csrc/ beside this folder. The operators are registered with torch whether or not it was compiled.
 """
 
 import warnings
@@ -31,9 +31,9 @@ __all__ = [
     "train_layer",
     "why_not",
 ]
-# They register the operators.
+# Importing these registers the operators.
 OPERATORS = (adaptive, planar, layer, training, conv, conv_tanh, norm_tanh)
-# What is wrong with the kernel of this installation, or None.
+# Why the kernel cannot run in this installation, or None.
 MISSING = library.load()
 _said = False
 
@@ -64,7 +64,7 @@ def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> s
     insisted: the caller asked for this kernel, and so for its operators in an exported program too.
     """
     if x.is_meta:
-        return None  # nothing is computed: the operator as one piece tells shapes and costs
+        return None  # nothing is computed: the operator gives shapes and FLOPs
     if MISSING:
         return MISSING
     if x.device.type != "cpu":
@@ -89,8 +89,9 @@ def why_not_transformed(insisted: bool) -> str | None:
 def exact_shifts() -> Iterator[None]:
     """Compute Φ's 3×3 convolutions directly, so that shifting the input shifts the output bit for bit.
 
-    Winograd's form, the default in float32, is about three times faster, and shifts to rounding. It also spreads a NaN
-    over a tile of 4×4 pixels. The environment variable ACDA_WINOGRAD=0 chooses the direct form for a whole process.
+    Winograd's form, the default in float32, is about three times faster; with it a shift is exact up to rounding, and a
+    NaN spreads over a tile of 4×4 pixels. The environment variable ACDA_WINOGRAD=0 chooses the direct form for a whole
+    process.
     """
     if MISSING:
         yield
@@ -103,7 +104,7 @@ def exact_shifts() -> Iterator[None]:
 
 
 def say_once_that_it_is_slow() -> None:
-    """One warning a process where the kernel is missing: the results are right, the speed is not what it could be."""
+    """Warn once per process where the kernel is missing: the results are right, but slower than they could be."""
     global _said
     if MISSING and not _said and not torch.compiler.is_compiling():
         _said = True

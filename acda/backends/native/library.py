@@ -1,4 +1,4 @@
-"""The compiled kernel: load it, and tell what is wrong where that fails. It lies beside its C++ in acda/backends."""
+"""Load the compiled kernel, or say why that fails. The file is in acda/backends, beside its C++."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from acda.backends.sources import digest_of
 FOLDER = Path(__file__).parent.parent
 MEND = "With torch and a C++ compiler, in a checkout: pip install --no-build-isolation --force-reinstall --no-deps ."
 
-# Questions and switches.
+# Queries and switches.
 register("vector_bytes", "() -> int")
 register("poison_scratch", "(bool on) -> ()")
 register("use_winograd", "(bool on) -> bool")
@@ -18,7 +18,7 @@ register("sources", "() -> int")
 
 
 def load() -> str | None:
-    """Load the kernel behind the operators that are registered; returns what is wrong when there is none."""
+    """Load the kernel of the registered operators. Returns the reason where that fails, or None."""
     libraries = sorted(FOLDER.glob("_native*.so"))
     if not libraries:
         return f"it was not compiled when acda was installed. {MEND}"
@@ -32,8 +32,8 @@ def load() -> str | None:
 
 
 def is_made_from(sources: Path) -> bool:
-    """Whether the kernel that was loaded is compiled from these files: setup.py tells it their digest."""
+    """Whether the loaded kernel was compiled from these files: setup.py compiles their digest into it."""
     try:
         return bool(torch.ops.acda.sources() == digest_of(sources))
     except NotImplementedError:
-        return False  # it is older than the question
+        return False  # it was compiled before this query existed

@@ -1,4 +1,4 @@
-"""Tell torch about an operator: its schema, the shapes of its results, its gradient and its multiply-adds."""
+"""Register an operator with torch: its schema, the shapes of its results, its gradient and its multiply-adds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ def register(
 ) -> None:
     """Register acda::name; the compiled kernel, where there is one, computes it.
 
-    fake: results of the right shapes, without their numbers
+    fake: returns empty results of the right shapes
     flops: from the shapes of the arguments; `out_shape` is that of the result
     keep: autograd's setup_context
     differentiate: autograd's backward

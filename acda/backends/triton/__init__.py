@@ -1,7 +1,7 @@
-"""The GPU kernels, written in Triton: the second implementation of the operators that `native` describes to torch.
+"""The GPU kernels, written in Triton: the second implementation of the operators that `native` registers with torch.
 
-Checked in Triton's interpreter and compiled for the GPUs that the tests name. Never run on a GPU, never timed; so the
-first call on a device is preceded by a trial. Triton itself is imported with the first call.
+They are checked in Triton's interpreter and compiled for the GPUs that the tests list. They were never run on a GPU and
+never timed, so a trial precedes the first call on a device. Triton itself is imported with the first call.
 """
 
 import os
@@ -73,7 +73,7 @@ def why_not(x: Tensor, bases: Tensor | None = None, insisted: bool = False) -> s
 
 def why_not_here(index: int = 0, dtype: torch.dtype = torch.float32, kind: str = "cuda") -> str | None:
     """The reason why the kernels cannot run on this GPU of this installation, or None when they can."""
-    # Other products are other kernels, and tried too.
+    # Each precision of products has its own kernels and its own trial.
     switch = torch.backends.cudnn.conv  # type: ignore[attr-defined]
     products = switch.fp32_precision if dtype == torch.float32 else ""
     return _ask_once(index, dtype, kind, products)
@@ -89,7 +89,7 @@ def _ask_once(index: int, dtype: torch.dtype, kind: str, products: str) -> str |
         return "Triton is not installed, which torch brings along on Linux"
     if kind == "cuda":
         if not torch.cuda.is_available():
-            return None  # the tensor is a fake one: nothing is computed, the operator tells shapes and costs
+            return None  # a fake tensor: nothing is computed, the operator gives shapes and FLOPs
         capability = torch.cuda.get_device_capability(index)
         if torch.version.hip is None and capability < LEAST_CAPABILITY:
             needed, came = (".".join(map(str, version)) for version in (LEAST_CAPABILITY, capability))
@@ -98,7 +98,7 @@ def _ask_once(index: int, dtype: torch.dtype, kind: str, products: str) -> str |
 
 
 def _try_out(device: torch.device, dtype: torch.dtype) -> str | None:
-    """One small call, compared with plain torch; where it is not right, one warning."""
+    """Compare one small call with plain torch, and warn where they disagree."""
     from acda.backends.triton.trial import disagreement
 
     reason = disagreement(device, dtype)

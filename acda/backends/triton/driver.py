@@ -1,7 +1,7 @@
 """The operator and its gradient, one chunk of lines at a time.
 
 The atoms D and z exist for one chunk only. Composing D, mixing z and the gradients of both are torch's own matrix
-products. Nothing but its arguments is kept for the backward pass, which computes D and z of a chunk again.
+products. Only the arguments are kept for the backward pass, which recomputes D and z of each chunk.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from acda.backends.triton.launch import INTERPRETED, Launcher, Layout, Lines, ar
 from acda.backends.triton.tiles import tiles_for
 from acda.window import Window
 
-# For D and z of one chunk. Both stay in the second-level cache of an A100 (40 MB) or an H100 (50 MB), and int32 counts
-# their elements.
+# Memory for D and z of one chunk. Both stay in the second-level cache of an A100 (40 MB) or an H100 (50 MB), and int32
+# counts their elements.
 CHUNK_BYTES = 32 * 2**20
 
 
@@ -98,9 +98,9 @@ def backward(
     *numbers: int,
     learn_bases: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of x, alpha, mixing, bias and bases. What is None, or not to be learnt, has an empty one.
+    """The gradients of x, alpha, mixing, bias and bases; empty for operands that are None or not learned.
 
-    Sums over several chunks are in float32, whatever the tensors are.
+    Sums over several chunks are in float32, whatever the dtype of the tensors.
     """
     call = _Call.of(x, alpha, bases, mixing, numbers)
     C, M, k = call.channels, call.atoms, numbers[0]
@@ -145,7 +145,7 @@ def _unmix(call: _Call, D: Tensor, grad: Tensor, lines: Lines, grad_A: Tensor) -
 
 
 def _decompose(call: _Call, dz: Tensor, lines: Lines, grad_alpha: Tensor, grad_bases: Tensor) -> None:
-    """Write dα = dD·ψᵀ into grad_alpha; adds αᵀ·dD to grad_bases if there is room. Without bases dα is dD itself."""
+    """Write dα = dD·ψᵀ into grad_alpha; adds αᵀ·dD to grad_bases unless it is empty. Without bases dα is dD."""
     bases, layout = call.bases, call.layout(lines)
     if bases is None:
         call.kernels.dD(call.x, dz, grad_alpha, layout, lines).run()

@@ -1,7 +1,7 @@
 """The three kernels: z from D, dD and dx from dz. Each is a product on tensor cores, accumulated in float32.
 
 Layouts, dense: x (B, H, W, C)    D, dD (n, M, k²)    n: the pixels of one chunk, some lines of Q output pixels each
-z and dz have an element for every pixel, atom and channel of the chunk, at strides that are told.
+z and dz have an element for every pixel, atom and channel of the chunk, at the strides that are passed.
 
 No two programs of a launch write the same element, so there are no races and no atomics, and the result does not
 depend on the order in which they run. The interpreter runs them one after the other and would not notice: each kernel
@@ -11,8 +11,8 @@ says below why it holds.
 import triton
 import triton.language as tl
 
-# Sizes that change from chunk to chunk or from image to image. Otherwise Triton would compile a kernel once more for
-# those that happen to be 1, and again for multiples of 16.
+# Sizes that change from chunk to chunk or from image to image. Without this list Triton would compile further variants
+# of a kernel for sizes that happen to be 1 or multiples of 16.
 CHANGING = ["H", "W", "P", "Q", "tiles", "tile_rows", "first_tile_row", "first_line", "lines", "group_stride"]
 
 

@@ -1,6 +1,6 @@
 """From tensors to launches: the grid and the arguments of each kernel.
 
-A launch is a value. The driver runs it; the tests compile the very same one for GPUs that are not there.
+A launch is a value. The driver runs it; the tests compile the same launch for GPUs that are not present.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from acda.backends.triton import kernels
 from acda.backends.triton.tiles import INPUT_TILE, Band, Tile, Tiles, ceil_div, power_of_two
 from acda.window import Window
 
-# One program takes at most so many channels of z with the same band.
+# The most channels of z that one program computes with the same band.
 CHANNELS_A_BAND = 128
 # A band that does not fit into one tile is gathered piece by piece, which takes registers: smaller pieces do not spill.
 TAPS_A_PIECE = 64
 
 
 class Launch(NamedTuple):
-    """A kernel, how often it runs, and with what."""
+    """A kernel with its grid, its arguments and its options for the compiler."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -167,7 +167,7 @@ class Launcher:
 
 
 def _options(tile: Tile) -> dict[str, int]:
-    # Triton 3.9 warns where nothing is said about fused multiply-adds.
+    # Triton 3.9 warns where the option for fused multiply-adds is not given.
     return {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": True}
 
 
@@ -175,7 +175,7 @@ INTERPRETED: bool = triton.knobs.runtime.interpret
 
 
 def architecture(device: torch.device) -> int | str:
-    """How the table of tiles calls this device."""
+    """The key of this device in the table of tiles."""
     if INTERPRETED:
         return "interpreter"
     return "hip" if torch.version.hip else torch.cuda.get_device_capability(device)[0]

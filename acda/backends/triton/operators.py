@@ -1,4 +1,4 @@
-"""The kernels as torch's implementation of acda's operators on CUDA, and what learnable bases need besides.
+"""The kernels as torch's implementation of acda's operators on CUDA, and the gradient for learnable bases.
 
 Schemas, shapes, gradients and FLOPs of adaptive_conv2d and its backward are registered by `native`. `driver`, which
 imports Triton, is imported with the first call.
@@ -21,7 +21,7 @@ def with_learnable_bases(*arguments: Any) -> Tensor:
 
 
 class _LearnableBases(torch.autograd.Function):
-    """The operator, whose own gradient leaves the bases out, with one that includes them."""
+    """The operator with a gradient for the bases, which its registered gradient leaves out."""
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:

@@ -12,7 +12,7 @@ from acda.window import Window
 
 # Rows of a banded product: what four warps multiply at a time.
 ROWS = 64
-# Tensor cores take no fewer than this in any direction.
+# The smallest size that tensor cores multiply, in any dimension.
 LEAST = 16
 
 
@@ -32,7 +32,7 @@ class Band(NamedTuple):
 
     @classmethod
     def of(cls, window: Window, atoms: int) -> "Band":
-        """The band of which the largest part is useful.
+        """The band with the highest density.
 
         >>> Band.of(Window.of(7), atoms=6)
         Band(pixels=10, atoms=6, rows=64, columns=16, spacing=1, step=1)
@@ -47,11 +47,11 @@ class Band(NamedTuple):
             pixels = min(ROWS // together, (columns - k) // step + 1)
             return cls(pixels, together, power_of_two(pixels * together), columns, spacing, step)
 
-        # Of equals the first: fewer columns, a smaller tile.
+        # Among equals max returns the first, which has fewer columns and so a smaller tile.
         return max(map(with_columns, (narrowest, 2 * narrowest)), key=lambda band: band.density(k))
 
     def density(self, side: int) -> float:
-        """The part of the product that is no zero of the band's outside."""
+        """The part of the product that lies on the band; the rest is zeros."""
         return self.pixels * self.atoms * side / (self.rows * self.columns)
 
     def tap_rows(self, side: int, most_taps: int) -> int:
@@ -91,7 +91,7 @@ _TENSOR_CORES = {
     "tf32x3": Tiles(z=Tile(32, 32, warps=8), dD=Tile(32, 128, warps=8), dx=Tile(64, 32)),
     "ieee": Tiles(z=Tile(32, 32), dD=Tile(32, 128, warps=8), dx=Tile(64, 32)),
 }
-# By what the GPU is: the major compute capability of NVIDIA's, "hip" for AMD's, "interpreter" for none.
+# By architecture: the major compute capability of NVIDIA GPUs, "hip" for AMD GPUs, "interpreter" without a GPU.
 _TABLE = {
     8: _TENSOR_CORES,
     # Every operation of the interpreter takes long, however large its operands are.
@@ -100,7 +100,7 @@ _TABLE = {
 
 
 def tiles_for(architecture: int | str, precision: str) -> Tiles:
-    """The entry of the table, or that of compute capability 8 for what the table does not know."""
+    """The entry of the table, or that of compute capability 8 for an architecture that is not in it."""
     return _TABLE.get(architecture, _TENSOR_CORES)[precision]
 
 

@@ -1,4 +1,4 @@
-"""One small call on a device, before the first real one of a process: the kernels against plain torch.
+"""A trial on a device before the first real call of a process: the kernels against plain torch, in one small call.
 
 The kernels have never run on a GPU. Where they do not compile, do not launch or do not agree, plain torch runs instead.
 """
@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from acda.backends import reference, triton
 from acda.window import Window
 
-# Of the norm. Half precision and TF32 round by less than 1 %; a kernel that is wrong somewhere is off by far more.
+# Relative to the norm. Half precision and TF32 round by less than 1 %; a wrong kernel is off by far more.
 MOST = 0.03
 WINDOW = Window.of(5, stride=(1, 2), padding=2)
 # x, coefficients, bases, mixing, bias
@@ -28,21 +28,21 @@ def disagreement(device: torch.device, dtype: torch.dtype) -> str | None:
     except Exception as error:  # of Triton's compiler, of the driver, of the launch
         said = (str(error).splitlines() or [""])[0][:200]
         return f"a trial call failed there ({type(error).__name__}: {said})"
-    if all(error <= MOST for error in errors):  # NaN is not
+    if all(error <= MOST for error in errors):  # false for NaN
         return None
     return f"a trial call differed from plain torch there, by {max(errors):.1g} of the norm"
 
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Whatever the first real call happens in: compiling, counting, autocast, inference."""
+    """Outside the modes that the first real call may be in: compiling, counting FLOPs, inference."""
     with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
         yield
 
 
 def _errors(device: torch.device, dtype: torch.dtype) -> list[float]:
     """Of the result and of the gradients of all five arguments, relative to their norms."""
-    generator = torch.Generator().manual_seed(0)  # its own: the caller's random numbers stay what they are
+    generator = torch.Generator().manual_seed(0)  # its own: the caller's random state does not change
     values = [torch.randn(shape, generator=generator, device="cpu").to(dtype) for shape in SHAPES]
     with torch.autocast(device.type, enabled=False), torch.autocast("cpu", enabled=False):
         ours = _results(triton.adaptive_conv2d, [t.to(device) for t in values])
