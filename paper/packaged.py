@@ -16,6 +16,7 @@ TESTED: dict[str, dict[str, str]] = {
     "lenet_acda_cifar10": {"cifar10": "cifar10"},
     "lenet_acda_cifar100": {"cifar100": "cifar100"},
     "crowd_counter": {"shanghaitech_a": "shanghaitech/part_A"},
+    "lite_counter": {"shanghaitech_a": "shanghaitech/part_A"},
     "super_resolver": {"city100_iphone": "city100/City100_iPhoneX"},
     "camera_denoiser": DENOISING,
 }

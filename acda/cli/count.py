@@ -15,7 +15,7 @@ def count(
     /,
     json: bool = False,
     out: Out = None,
-    weights: Weights = "crowd_counter",
+    weights: Weights = "lite_counter",
     side: Tile = None,
     tile: Tile = None,
     device: Device = "auto",
@@ -40,7 +40,7 @@ def count(
         if not json:
             print_line(f"{number:8.0f}  {path}")
 
-    status = count_files(photos, load_counter(weights, "crowd_counter", device), out, done, tile, side)
+    status = count_files(photos, load_counter(weights, "lite_counter", device), out, done, tile, side)
     if json:
         print(json_format.dumps(results, indent=1))  # in ASCII: names may be no text
     return status

@@ -33,7 +33,7 @@ class Counted:
 
 
 class PeopleCounter(Trained):
-    """A network that counts the people on a photo, such as `acda.load("crowd_counter")`.
+    """A network that counts the people on a photo, such as `acda.load("lite_counter")`.
 
     Call it with what PhotoRestorer takes: a PIL image, an array or a tensor, of any size.
 

@@ -10,7 +10,14 @@ from pathlib import Path
 from acda.support.names import unknown
 
 # Names that every installation knows, so that an error can say where their files are.
-RESEARCH = ("camera_denoiser", "crowd_counter", "lenet_acda_cifar10", "lenet_acda_cifar100", "super_resolver")
+RESEARCH = (
+    "camera_denoiser",
+    "crowd_counter",
+    "lenet_acda_cifar10",
+    "lenet_acda_cifar100",
+    "lite_counter",
+    "super_resolver",
+)
 VARIABLE = "ACDA_WEIGHTS"
 CHECKOUT = Path(__file__).parents[2]
 PACKAGED = Path(__file__).parent / "pretrained"
