@@ -22,6 +22,8 @@ from acda.support.files import check_room, written_whole
 # The smallest side of an image, and torch's oldest opset, which onnxruntime has had since 2023.
 SMALLEST = 32
 OPSET = 18
+# The axes of the input that may have any size.
+AXES = {0: "batch", 2: "height", 3: "width"}
 # Sizes (B, H, W) at which a file is compared with torch: none of them is the one that it was recorded at.
 RECORDED = (2, 40, 52)
 CHECKED = ((1, 48, 32), (3, 37, 61))
@@ -64,9 +66,9 @@ def export(name: str | Path, to: Path, *, opset: int | None = None, scale: int |
 
 def record(model: OnTensors) -> ExportedProgram:
     """The graph of a network for any batch and, where it takes any, any height and width."""
-    sizes: dict[int, Any] = {0: Dim("batch")}
+    sizes: dict[int, Any] = {0: Dim(AXES[0])}
     if not _is_fixed(model):
-        sizes |= {2: Dim("height", min=SMALLEST), 3: Dim("width", min=SMALLEST)}
+        sizes |= {axis: Dim(AXES[axis], min=SMALLEST) for axis in (2, 3)}
     with torch.no_grad(), _silence():
         program = torch.export.export(model, (_example(model, RECORDED),), dynamic_shapes=(sizes,))
     for node in program.graph.nodes:
@@ -125,6 +127,7 @@ def write_onnx(program: ExportedProgram, file: Path, opset: int = OPSET) -> Call
                 opset_version=opset,
                 input_names=["image"],
                 output_names=["result"],
+                dynamic_shapes=(AXES,),  # names alone: the program has fixed what may vary
                 verbose=False,
                 optimize=False,  # it takes minutes without bases; onnxruntime optimises as it loads a file
             )
