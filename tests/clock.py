@@ -1,4 +1,4 @@
-"""A clock that stands still until a module takes its time: durations that tests know."""
+"""A fake clock that only certain modules advance, so that tests know all durations."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Clock:
-    """In the place of the module `time`."""
+    """Replaces the module `time`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -18,7 +18,7 @@ class Clock:
 
 
 class Takes(nn.Module):
-    """The identity, which takes these seconds forward and backward; each call the next of them."""
+    """The identity. Its forward and backward passes advance the clock by these seconds."""
 
     def __init__(self, clock: Clock, forward: Callable[[Tensor], float], backward: float = 0.0) -> None:
         super().__init__()

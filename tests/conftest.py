@@ -1,6 +1,6 @@
-"""Every test starts from the same random state; hypothesis searches from the same one and without a clock.
+"""Every test starts from the same random state; so does hypothesis, without deadlines.
 
-ACDA_TEST_SEED=3 shifts all of torch's seeds by 3, `make test-matrix` does: what passes with one seed alone is found.
+ACDA_TEST_SEED=3 shifts all of torch's seeds by 3, as `make test-matrix` does, to find tests that need a certain seed.
 Workers of pytest-xdist compute on one thread each, except in tests/backends.
 """
 

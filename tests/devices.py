@@ -1,4 +1,4 @@
-"""Every device that torch may have, as a parameter of tests; those that are not there are skipped with the reason."""
+"""Every device that torch may have, as a parameter of tests; absent ones are skipped with the reason."""
 
 import pytest
 import torch

@@ -45,7 +45,7 @@ def passes(variables: dict[str, str], seed: int, extra: list[str]) -> bool:
 
 
 def _seconds_of_children() -> float:
-    """Processor time, which says more than the clock on a machine that does other things too."""
+    """Processor time, which is more reliable than the clock on a busy machine."""
     times = os.times()
     return times.children_user + times.children_system
 

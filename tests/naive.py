@@ -38,7 +38,7 @@ def adaptive_conv2d(x, coefficients, bases, mixing, bias, stride, padding, dilat
 
 
 def per_pixel_conv2d(x, filters, stride, padding, dilation) -> Tensor:
-    """Each channel with each filter: a mixing that picks one pair of them."""
+    """Each channel with each filter, as a mixing that selects one pair for each output."""
     C, M = x.shape[1], filters.shape[1]
     pick = torch.eye(C * M, dtype=x.dtype).reshape(C * M, C, M)
     return adaptive_conv2d(x, filters.flatten(2, 3), None, pick, None, stride, padding, dilation, 1)

@@ -38,7 +38,7 @@ class Case:
         return torch.special.ndtr(self.randn(*shape))
 
     def conv2d_size(self) -> tuple[int, int]:
-        """What nn.Conv2d makes of it: asked, not computed."""
+        """The output size, taken from nn.Conv2d itself."""
         conv = torch.nn.Conv2d(1, 1, self.side, self.stride, self.padding, self.dilation, device="meta")
         return tuple(conv(torch.empty(1, 1, *self.size, device="meta")).shape[2:])
 

@@ -351,7 +351,7 @@ def test_a_convolution_without_numbers_or_bias():
 
 
 def test_the_error_that_is_told_is_that_of_the_layer():
-    """Nine elements of which two are nearly one: in float64 they span all filters, in the layer they do not."""
+    """Nine elements of which two are nearly equal: in float64 they span all filters, in the layer they do not."""
     bases = torch.eye(9).view(9, 3, 3)
     bases[8] = bases[0] + 1e-5 * torch.randn(3, 3)
     conv, x = nn.Conv2d(8, 8, 3, padding=1), torch.randn(1, 8, 12, 12)

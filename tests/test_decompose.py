@@ -18,7 +18,7 @@ def test_filters_in_the_span_are_found_exactly():
 
 @pytest.mark.parametrize("num_atoms", [1, 4, 6])
 def test_no_other_atoms_are_nearer(num_atoms):
-    """Against gradient descent on the same problem, from its own start."""
+    """Compared with gradient descent on the same problem, from another start."""
     bases, weight = multiscale_fourier_bessel(5, 4).double(), torch.randn(6, 4, 5, 5).double()
     mixing, coefficients, error = decompose_filters(weight, bases, num_atoms)
     assert (weight - rebuild(mixing, coefficients, bases)).norm() / weight.norm() == pytest.approx(error)

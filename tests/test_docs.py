@@ -87,7 +87,7 @@ def test_files_that_are_named_exist(page):
 
 
 def test_figures_without_markers_are_those_of_their_files():
-    """Of benchmarks and ratios, for which markers do not exist."""
+    """Figures of benchmarks and ratios, for which there are no markers."""
     claims = (ROOT / "docs" / "claims.md").read_text()
 
     def values(file: str, **having: str) -> list[float]:
@@ -119,7 +119,7 @@ def documented() -> list[str]:
 
 
 def thing_of(name: str) -> Any:
-    """What a dotted name means; of a property its getter."""
+    """The object of a dotted name; for a property, its getter."""
     thing: Any = acda
     for part in name.split(".")[1:]:
         thing = getattr(thing, part)

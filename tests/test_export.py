@@ -78,7 +78,7 @@ def test_tracing_passes_its_own_check_with_gradients_on(bases):
 
 
 def test_export_with_bounded_sizes_passes_where_conv2d_does():
-    """Behind another strided layer the size of the map is a formula, about which torch.export can prove little."""
+    """After another strided layer the size of the map is a formula, about which torch.export can prove little."""
     shapes = ({2: Dim("height", min=32, max=256), 3: Dim("width", min=32, max=256)},)
     for layer in (nn.Conv2d(4, 4, 3, 2, padding=1), AdaptiveConv2d(4, 4, 3, 2, padding=1, bases=None, num_atoms=2)):
         net = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.MaxPool2d(3, 2, 1), layer).eval()

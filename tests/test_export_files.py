@@ -1,4 +1,4 @@
-"""Files for other programs: what is written runs elsewhere at any size, and what cannot be written is said."""
+"""Files for other programs: they run at any size, and what cannot be exported is refused with the reason."""
 
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def test_enlarging_is_pillows_bicubic(scale):
 
 
 def small(name):
-    """The structure of our networks, with little in it: their real sizes take minutes to record."""
+    """Our networks made small: at their real sizes they take minutes to record."""
     if name != "restorer":
         return create_model(name).eval()
     model = Restorer(kernel_size=3)

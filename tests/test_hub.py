@@ -1,4 +1,4 @@
-"""A network goes into a folder of the Hugging Face Hub and comes back the same, without the network."""
+"""A model is saved to a folder for the Hugging Face Hub and loaded back unchanged, without internet access."""
 
 import json
 
@@ -18,7 +18,7 @@ RESEARCH = CHECKOUT / "weights" / "research"
 
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch):
-    """Whatever reaches for the network fails."""
+    """Every connection to the internet fails."""
 
     def refused(*arguments, **options):
         raise AssertionError("the network was asked for")

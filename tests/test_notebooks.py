@@ -15,7 +15,7 @@ def test_there_are_three():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_no_outputs_are_kept(path):
-    """They would tell of the machine, and change with every run."""
+    """They would contain details of the machine, and change with every run."""
     notebook = nbformat.read(path, 4)
     nbformat.validate(notebook)
     for cell in notebook.cells:

@@ -1,4 +1,4 @@
-"""What stands beside the code: workflows, hooks, templates and the citation are well formed and agree with the rest."""
+"""Files beside the code: workflows, hooks, templates and the citation are well formed and agree with the rest."""
 
 import re
 import subprocess

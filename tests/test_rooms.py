@@ -1,4 +1,4 @@
-"""The house keeps its plan: imports go one way, the core is light, nothing needs the network."""
+"""The structure of the package: imports go one way, the core is light, nothing needs internet access."""
 
 import ast
 import shutil
@@ -36,7 +36,7 @@ def room_of(path: Path) -> str:
 
 
 def imported_rooms(path: Path) -> set[str]:
-    """Rooms that a file imports when it is loaded; an import inside a function is its own business."""
+    """Rooms that a file imports when it is loaded. Imports inside functions do not count."""
     names = []
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -71,7 +71,7 @@ sys.exit(main(["demo"]))
 
 
 def test_the_core_needs_only_torch_numpy_and_scipy(bare):
-    """And what torch itself brings along: torch.utils.flop_counter looks for triton."""
+    """And what torch itself imports: torch.utils.flop_counter looks for triton."""
     assert bare.stdout.splitlines()[0] == "[]", bare.stdout + bare.stderr
 
 

@@ -1,4 +1,4 @@
-"""What a build contains, and what its name says about that. Each test builds in a copy of the project."""
+"""The content of a build, and the tags in its name. Each test builds in a copy of the project."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def build(what: str, project: Path, **environment: str) -> tuple[Path, str]:
-    """The file that setuptools makes, and what it says."""
+    """The file that setuptools builds, and its output."""
     code = f"from setuptools import build_meta; build_meta.build_{what}('out')"
     ran = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""What timm checks of its own networks, on ours: forward, backward, configurations, features, no-gradient modes."""
+"""timm's tests of its own networks, applied to ours: forward, backward, configurations, features, no-gradient modes."""
 
 import pytest
 import timm
@@ -15,7 +15,7 @@ NAMES = [name for name in CLASSIFIERS if name.startswith("ad_resnet")]
 
 @pytest.fixture
 def on_meta():
-    """For shapes alone: nothing is computed."""
+    """On the meta device: shapes without computing."""
     with torch.device("meta"):
         yield
 

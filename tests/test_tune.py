@@ -25,7 +25,7 @@ class Small(nn.Module):
 
 
 def quiet(function, *arguments, **options):
-    """Without the warning of what stays, and with its report."""
+    """Without the warning about layers that stay as they are, and with the report."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = function(*arguments, **options)
@@ -37,7 +37,7 @@ def decomposed(model, **options):
 
 
 def perturbed(model):
-    """As if it had been tuned."""
+    """The model as if it had been tuned."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:

@@ -1,6 +1,6 @@
 """One wheel for every Python and every torch from 2.10 on: installed in a fresh environment, it computes as it should.
 
-Slow: it compiles the kernel, and pip fetches another torch. Without a second Python, this one is taken.
+Slow: it compiles the kernel, and pip fetches another torch. Without a second Python, the current one is used.
 """
 
 import os
@@ -31,7 +31,7 @@ pytestmark = [
 
 
 def another_python() -> str:
-    """The newest one that is not this, of those that acda takes."""
+    """The newest other Python that acda supports."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     for version in ("3.13", "3.12", "3.11"):
         kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
@@ -51,7 +51,7 @@ def run(*command: object, folder: Path, **variables: str) -> subprocess.Complete
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `make wheel` makes it, but for the optimisation of the kernel, which takes minutes."""
+    """As `make wheel` builds it, without optimising the kernel, which takes minutes."""
     folder = tmp_path_factory.mktemp("wheel")
     project = shutil.copytree(PROJECT, folder / "project", ignore=IGNORED)
     code = "from setuptools import build_meta; build_meta.build_wheel('built')"

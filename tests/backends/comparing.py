@@ -1,4 +1,4 @@
-"""Comparing a kernel with the reference in float64: errors, memory layouts, numbers of threads.
+"""Compare a kernel with the reference in float64: errors, memory layouts, numbers of threads.
 
 The rule for tolerances: an error is relative to the norm of what was summed, not of what is left of it. A sum of n
 products has a rounding error in proportion to the products, however nearly they cancel; how nearly depends on the seed
@@ -32,7 +32,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def assert_near(ours: Tensor, truth: Tensor, dtype: torch.dtype, summed: Tensor | None = None) -> None:
-    """The error of the whole tensor, relative to what was summed for it: by default all of the truth itself."""
+    """Check the error of the whole tensor, relative to what was summed for it; by default, to the truth itself."""
     assert ours.shape == truth.shape
     assert ours.isfinite().all(), "NaN or infinity, where the truth is finite"
     error = float((ours.double() - truth.double()).norm())
@@ -74,7 +74,7 @@ def compare(run, inputs: list[Tensor | None], dtype: torch.dtype, layout, what_w
 
 
 def compare_without_gradients(run, inputs: list[Tensor | None], dtype: torch.dtype, layout) -> None:
-    """The values alone: where no gradient is asked for, the kernel goes another way."""
+    """Compare the values alone: the kernel takes another path where no gradient is needed."""
     ours = [None if t is None else t.to(dtype) for t in inputs]
     exact = [None if t is None else t.double() for t in ours]
     ours[0] = layout(ours[0])

@@ -1,6 +1,6 @@
-"""In all tests of the kernels scratch memory is full of NaN, and all threads compute.
+"""In all tests of the kernels scratch memory is filled with NaN, and all threads are used.
 
-What reads before it writes is found, and so is what two threads do to each other.
+This finds reads of memory that was not written, and races between threads.
 """
 
 import pytest

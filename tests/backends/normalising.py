@@ -19,8 +19,8 @@ def norm_tanh(u: Tensor, weight: Tensor, _, bias: Tensor, backend: str, fixed: S
 def summed_in_norm_tanh(inputs: list, upstream: Tensor, fixed: Statistics | None = None) -> list[Tensor]:
     """What was summed for the result and the gradients of u, weight and bias, in float64.
 
-    The normalised value is the difference of u and its mean, Tanh's derivative that of 1 and y²; and y has an error of
-    its own, which Tanh passes on from its argument as far as it is steep.
+    The normalised value contains the difference of u and its mean, and Tanh's derivative is the difference of 1 and y².
+    y has an error too: that of Tanh's argument, multiplied by Tanh's derivative.
     """
     u, weight, _, bias = (t if t is None or t.ndim == 4 else t[:, None, None] for t in inputs)
     pixels = (0, 2, 3)

@@ -61,7 +61,7 @@ def test_adaptive_conv2d_equals_the_reference(case: Case, dtype, layout, count, 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 @pytest.mark.parametrize(("groups", "before", "after"), [(64, 1, 1), (32, 1, 2), (13, 1, 1), (12, 3, 2), (6, 5, 3)])
 def test_narrow_groups(groups, before, after, dtype, layout):
-    """The kernel makes one of several: 8 and 16 channels wide, with a prime number of groups, or hardly worth it."""
+    """The kernel merges several into one: 8 and 16 channels wide, a prime number of groups, or hardly worth merging."""
     for side in (3, 7):
         x, mixing = torch.randn(2, groups * before, 9, 15), torch.randn(groups * after, before, 6)
         inputs = [
@@ -238,7 +238,7 @@ def test_multiply_adds_are_counted():
 
 
 def test_sums_over_a_million_pixels_keep_their_digits():
-    """A gradient that is the same everywhere, as a mean's: one running sum in float32 would be off by a hundredth."""
+    """A constant gradient, as that of a mean: a single running sum in float32 would be off by one percent."""
     x, alpha = torch.ones(1, 1, 1000, 1000), torch.ones(1, 1, 1, 1000, 1000)
     parameters = [torch.ones(shape, requires_grad=True) for shape in ((1, 1, 1), (1,), (1, 1, 1, 1))]
     mixing, bias, weight = parameters
@@ -325,7 +325,7 @@ def test_training_keeps_the_input_the_coefficients_and_the_parameters():
 
 @pytest.mark.slow
 def test_all_of_it_without_the_processors_vectors():
-    """What runs on processors that have none of x86's wide vectors, ARM's for instance: a process of its own asks."""
+    """The code for processors without x86's wide vectors, such as ARM, in a process of its own."""
     script = """
 import copy, torch
 from acda import AdaptiveConv2d

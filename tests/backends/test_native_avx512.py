@@ -1,4 +1,4 @@
-"""The kernel for AVX-512 on a processor without it: the compiler makes two of each of its vectors."""
+"""The kernel for AVX-512 on a processor without it: the compiler splits each of its vectors into two."""
 
 import os
 import platform

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MI
     st.integers(1, 3),
 )
 def test_a_step_of_the_generator_equals_conv2d_and_tanh(shape, outputs, side, stride, padding, dtype, layout, count):
-    """Negative padding crops: the map is as much larger."""
+    """Negative padding crops, so the map is larger by as much."""
     B, C, H, W = shape
     (py, px), reach = padding, side // 2
     x = torch.randn(B, C, H + 2 * max(reach - py, 0), W + 2 * max(reach - px, 0))

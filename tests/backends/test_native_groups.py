@@ -1,4 +1,4 @@
-"""The kernel computes several narrow groups as one; what is not finite in one of them stays there."""
+"""The kernel computes several narrow groups as one; non-finite values in one group do not reach the others."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def operands(groups: int, before: int, after: int, dtype: torch.dtype) -> list[T
 
 
 def strange(name: str, dtype: torch.dtype) -> float:
-    """3e38 in float32, whose products overflow; as close to the end of float64's range there."""
+    """3e38 in float32, so that products overflow; a number as near to the largest one in float64."""
     return 0.9 * torch.finfo(dtype).max if name == "overflow" else STRANGE[name]
 
 

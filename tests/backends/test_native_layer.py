@@ -1,4 +1,4 @@
-"""A layer in inference is one operator: the same numbers as Φ's steps and the operator one after the other."""
+"""A layer in inference is one operator, with the results of Φ's steps and the operator called separately."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MI
 
 
 def trained(layer: AdaptiveConv2d) -> AdaptiveConv2d:
-    """In eval mode, with statistics that are not those of a fresh layer."""
+    """The layer in eval mode, with running statistics that differ from a fresh layer's."""
     for norm in layer.modules():
         if isinstance(norm, torch.nn.BatchNorm2d):
             norm.running_mean.normal_()

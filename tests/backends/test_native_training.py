@@ -1,4 +1,4 @@
-"""A layer in training is one operator: the same numbers as Φ's steps and the operator one after the other."""
+"""A layer in training is one operator, with the results of Φ's steps and the operator called separately."""
 
 import copy
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(native.MISSING is not None, reason=str(native.MI
 
 
 def unheard(*event):
-    """A hook that does nothing: with it on Φ, the steps are called one after the other."""
+    """A hook that does nothing. With it on Φ, the steps are separate operators."""
 
 
 def results(layer, x, grad, in_steps=False):
@@ -154,7 +154,7 @@ def test_shapes_without_numbers():
 
 
 def test_keeps_two_maps_of_phi():
-    """Those before the normalisations; without the operator it would be four."""
+    """The maps before the normalisations; the separate operators keep four."""
     kept = []
     layer, x = AdaptiveConv2d(4, 6, 7, padding=3), torch.randn(1, 4, 20, 20)
     with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(tuple(t.shape)), t)[1], lambda t: t):

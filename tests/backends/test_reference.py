@@ -83,7 +83,7 @@ class Recorder(TorchDispatchMode):
 
 
 def test_backward_holds_the_gradient_of_one_tap_at_a_time():
-    """Each tap's gradient joins the input's before the next tap's product is made; otherwise 49 of them wait."""
+    """Each tap's gradient is added to the input's before the next is computed; otherwise 49 of them would be kept."""
     y = reference.adaptive_conv2d(*operands(32, 10, requires_grad=True))
     with Recorder() as seen:
         y.sum().backward()

@@ -47,7 +47,7 @@ def test_it_equals_the_convolution_in_values_and_gradients(shape, count):
 
 
 def test_it_is_what_runs_and_the_switch_turns_it_off():
-    """Its rounding is coarser than the direct form's, which is how one can tell them apart."""
+    """Its rounding errors are larger than the direct form's, which tells the two apart."""
     x, weight = torch.randn(1, 64, 48, 48), torch.randn(36, 64, 3, 3)
     truth = F.conv2d(x.double(), weight.double())
     fast = relative(native.conv2d(x, weight, (1, 1), (0, 0)), truth)

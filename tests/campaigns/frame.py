@@ -1,4 +1,4 @@
-"""Campaigns try to break one part of the library with random cases, for as long as they are given.
+"""Campaigns try to break one part of the library with random cases, for a given time.
 
 A campaign is a file `tests/campaigns/test_NAME.py` with a function that tries one random case and raises when it finds
 a defect:
@@ -123,6 +123,6 @@ class Campaign:
 
 
 def _overwrite(file: int, line: str) -> None:
-    """Replace what the file holds, without a buffer: a process that dies cannot empty one."""
+    """Replace the content of the file without buffering: a process that is killed does not flush buffers."""
     os.ftruncate(file, 0)
     os.pwrite(file, f"{line}\n".encode(), 0)

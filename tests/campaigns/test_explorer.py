@@ -1,4 +1,4 @@
-"""Hostile requests to the explorer: it stays up, answers no 500, serves no file of the machine."""
+"""Hostile requests to the explorer: it keeps running, never answers 500, and serves no files of the machine."""
 
 import atexit
 import re
@@ -44,7 +44,7 @@ HEADERS = [
 
 @cache
 def server() -> tuple[subprocess.Popen[str], tuple[str, int]]:
-    """One for all cases: that it lasts is what is tried."""
+    """One server for all cases: it has to survive them all."""
     process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     atexit.register(process.kill)
     assert process.stdout is not None

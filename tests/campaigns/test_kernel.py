@@ -1,6 +1,6 @@
 """Random calls of the CPU kernel against the reference in float64: values and all gradients.
 
-Errors are relative to the norm of what was summed (tests/backends/comparing.py). Scratch memory is full of NaN.
+Errors are relative to the norm of what was summed (tests/backends/comparing.py). Scratch memory is filled with NaN.
 """
 
 from functools import partial
@@ -177,13 +177,13 @@ def at_least_one_window(side: int, window: dict, H: int, W: int) -> tuple[int, i
 
 
 def random_layout(random: Random):
-    """A memory format, or strides that no format has: a part of a larger map."""
+    """A memory format, or the strides of a part of a larger map, which no format has."""
     inside = lambda t: F.pad(t, (2, 1, 1, 0))[..., 1:, 2:-1]  # noqa: E731
     return random.choice([*LAYOUTS.values(), inside])
 
 
 def small(inputs: list, dtype: torch.dtype) -> list:
-    """Float16 ends at 65504 and has few digits below 1e-5: numbers whose sums stay between."""
+    """Float16 ends at 65504 and is imprecise below 1e-5: numbers whose sums stay in between."""
     return [None if t is None else t / 8 for t in inputs] if dtype == torch.float16 else inputs
 
 

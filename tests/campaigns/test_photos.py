@@ -1,4 +1,4 @@
-"""Broken pictures: read or refused in one line that names them, and the sound photo beside them is written."""
+"""Broken pictures are read, or refused with one line that names them; a valid photo beside them is written."""
 
 import io
 import signal
@@ -51,7 +51,7 @@ class Tiny(nn.Module):
 
 @cache
 def whole(kind: str, mode: str) -> bytes:
-    """A sound file."""
+    """A valid file."""
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
     exif, buffer = Image.Exif(), io.BytesIO()
     exif[0x0112], exif[0x010F] = 6, "a maker"
@@ -65,7 +65,7 @@ def whole(kind: str, mode: str) -> bytes:
 
 
 def broken(random: Random) -> tuple[str, bytes]:
-    """The kind of a file, and the file changed: bits, bytes, its end, or the beginning of another."""
+    """The kind of a file, and the damaged file: bits or bytes changed, parts removed, or the beginning of another."""
     kind, other = random.choice(list(KINDS)), random.choice(list(KINDS))
     content = bytearray(whole(kind, random.choice(MODES)))
     how = random.choice(["bits", "bits", "bytes", "cut", "spliced", "hole"])
@@ -103,7 +103,7 @@ def no_hang():
 
 
 def try_case(random: Random) -> str:
-    """Some broken files: each alone through read_photo, and at times all of them and a sound one through denoise."""
+    """Some broken files: each through read_photo, and sometimes all of them with a valid one through denoise."""
     with tempfile.TemporaryDirectory() as name, no_hang(), patch.object(Image, "MAX_IMAGE_PIXELS", 100_000):
         folder, refused = Path(name), set()
         for number in range(random.randrange(1, 4)):

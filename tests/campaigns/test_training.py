@@ -86,7 +86,7 @@ def annotations() -> list[bytes]:
 
 
 def refused(use: Any, *arguments: Any) -> bool:
-    """Whether use answered with a ValueError of one line; anything else that it raises is a defect."""
+    """Whether `use` raised a ValueError of one line; any other exception is a defect."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -173,14 +173,14 @@ def begun() -> Path:
 
 @cache
 def completed() -> Path:
-    """The same run, resumed from its sound checkpoint."""
+    """The same run, resumed from its intact checkpoint."""
     shutil.copytree(begun(), workspace() / "completed")
     fit(small(2), "run", Run(data=pictures(), out=workspace() / "completed", device="cpu", resume=True))
     return workspace() / "completed"
 
 
 def try_checkpoint(random: Random) -> str:
-    """Resuming from a changed checkpoint: refused, or finite weights; with changed bytes those of the sound one."""
+    """Resume from a changed checkpoint: refused, or finite weights; with changed bytes, those of the intact one."""
     folder = workspace() / "resumed"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(begun(), folder)

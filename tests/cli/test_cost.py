@@ -49,7 +49,7 @@ def test_an_input_that_the_network_does_not_take(capsys):
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """A folder with networks of a person's own."""
+    """A folder with networks that a user wrote."""
     (tmp_path / "my_networks.py").write_text(
         "from torch import nn\n"
         "class Small(nn.Conv2d):\n"

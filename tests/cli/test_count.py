@@ -1,4 +1,4 @@
-"""acda count: a line or a JSON entry for each photo, pictures on request, one bad file that does not stop the rest."""
+"""acda count: a line or a JSON entry for each photo, pictures on request; a bad file does not stop the rest."""
 
 import json
 

@@ -48,7 +48,7 @@ def test_an_option_that_is_given_twice_is_refused(capsys):
 
 
 def test_streams_that_are_closed_or_narrow_are_no_reason_to_fail(monkeypatch):
-    """Without a standard error, for which Python has None, and with an output that cannot encode a name."""
+    """Where sys.stderr is None, and where standard output cannot encode a name."""
     monkeypatch.setattr(sys, "stderr", None)
     assert main(["nobody"]) == 2
     written = io.BytesIO()

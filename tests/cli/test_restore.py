@@ -23,7 +23,7 @@ SMALL = {"width": 8, "depth": 4}
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """A restorer that does something: fresh weights, and a last layer that is not nearly zero."""
+    """A restorer that changes its input: fresh weights, with a last layer that is not close to zero."""
     torch.manual_seed(0)
     model = create_model("dncnn", **SMALL)
     torch.nn.init.normal_(model.layers[-1].weight, std=0.01)
@@ -184,7 +184,7 @@ def test_grey_kept_as_rgb_gets_no_colours_either(weights, tmp_path):
 
 
 def test_twelve_bits_are_as_bright_as_sixteen(tmp_path):
-    """Pillow reads such a TIFF with the numbers as they are."""
+    """Pillow reads such a TIFF without scaling its values."""
     white = struct.pack("<2sHI", b"II", 42, 8) + struct.pack("<H", 9)
     entries = {256: 4, 257: 2, 258: 12, 259: 1, 262: 1, 273: 122, 277: 1, 278: 2, 279: 12}
     white += b"".join(struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in entries.items()) + b"\0" * 4
@@ -195,7 +195,7 @@ def test_twelve_bits_are_as_bright_as_sixteen(tmp_path):
 
 
 def test_hidden_colours_do_not_show_at_the_edges_of_a_cut_out(weights, tmp_path):
-    """White on transparent black, enlarged: what is seen stays white."""
+    """White on transparent black, enlarged: the visible part stays white."""
     half = np.zeros((32, 32, 4), np.uint8)
     half[:, 16:] = 255
     Image.fromarray(half).save(tmp_path / "half.png")

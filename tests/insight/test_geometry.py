@@ -1,4 +1,4 @@
-"""Maps on photos: where a place of a layer's map lies, and which place a point of the photo belongs to."""
+"""Maps on photos: where a position of a layer's map lies, and to which position a point of the photo belongs."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from acda.insight.geometry import map_box, map_place, photo_place, photo_scale
 
 
 def test_a_map_lies_where_its_windows_are():
-    """Without padding the first window's middle is two pixels in; with a stride places are that far apart."""
+    """Without padding the first window's middle is two pixels in; with a stride, positions are that far apart."""
     view = capture(AdaptiveConv2d(3, 4, 5).eval(), torch.randn(1, 3, 32, 40)).layers[""]
     assert map_box(view, (32, 40)) == (2, 2, 38, 30)
     assert photo_place(view, (64, 80), (0, 3)) == (11, 5)

@@ -1,4 +1,4 @@
-"""The page in a real browser, served by the real command: pointer, keyboard, networks, photos, what is wrong."""
+"""The page in a real browser, served by the real command: pointer, keyboard, networks, photos, errors."""
 
 import re
 import shutil

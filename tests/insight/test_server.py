@@ -105,7 +105,7 @@ def test_what_is_not_there_is_said(client):
     ],
 )
 def test_names_from_elsewhere_are_not_answered(client, host, status):
-    """However they are written: a server may take a malformed one for its own address."""
+    """In any spelling: a server may mistake a malformed name for its own address."""
     assert client.get("/", headers={"host": host}).status_code == status
 
 

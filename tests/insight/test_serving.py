@@ -43,7 +43,7 @@ def hurried():
 
 
 def ended(connection):
-    """Whether the server closes, within what a busy machine may need."""
+    """Whether the server closes within the time that a busy machine may need."""
     connection.settimeout(30)
     try:
         while connection.recv(65536):

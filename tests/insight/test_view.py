@@ -1,4 +1,4 @@
-"""Numbers about adaptive layers against the definitions, written out; and models that stay as they were."""
+"""Numbers about adaptive layers against their definitions, written out; the models are not changed."""
 
 import threading
 

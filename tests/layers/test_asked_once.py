@@ -1,4 +1,4 @@
-"""A call goes down once: a pass through the layer asks for a backend once and validates its input once."""
+"""A pass through the layer chooses a backend once and validates its input once."""
 
 import sys
 from collections import Counter

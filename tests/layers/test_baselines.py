@@ -32,7 +32,7 @@ CONVS = [CondConv2d, DynamicConv2d, DynamicFilterConv2d, PixelAdaptiveConv2d]
 
 
 def conv_of(layer) -> nn.Conv2d:
-    """nn.Conv2d with the layer's arguments: its shape is asked of it, and its padding is done by it."""
+    """nn.Conv2d with the layer's arguments, which gives the output shape and does the padding."""
     return nn.Conv2d(
         layer.in_channels,
         layer.out_channels,
@@ -214,7 +214,7 @@ def test_a_flat_image_has_no_detail():
 
 
 def test_a_slope_has_no_detail_away_from_the_border():
-    """Levels that lie beside each other by part of a pixel would show it."""
+    """It would have some if the levels were shifted against each other by a fraction of a pixel."""
     y, x = torch.meshgrid(*(torch.arange(n, dtype=torch.float64) for n in (64, 50)), indexing="ij")
     fine, coarse, _ = laplacian_pyramid((2 * y - 3 * x)[None, None], 3)
     for level, border in ((fine, 8), (coarse, 6)):

@@ -1,4 +1,4 @@
-"""The layer's main claims on every device that there is."""
+"""The layer's main claims on every available device."""
 
 import copy
 

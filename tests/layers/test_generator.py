@@ -52,7 +52,7 @@ def test_it_looks_at_the_centre_of_the_layers_window(stride, padding, dilation, 
 
 
 def spread(places, reach: int, size: int = 20) -> set[int]:
-    """All places on the map within reach of these."""
+    """All positions on the map within reach of these."""
     return {n + i for n in places for i in range(-reach, reach + 1) if 0 <= n + i < size}
 
 
@@ -192,7 +192,7 @@ def test_a_map_that_does_not_fit_is_refused(by):
 
 @by_all
 def test_statistics_can_be_left_alone_for_a_pass(by):
-    """As semi-supervised training does it."""
+    """As in semi-supervised training."""
     phi = AtomGenerator(4, 6, 3, padding=1)
     norms = (phi.squeeze_norm, phi.predict_norm)
     for norm in norms:
@@ -241,7 +241,7 @@ def test_a_part_whose_forward_was_replaced_is_called(name, by):
 
 
 def test_parameters_may_be_columns_of_a_matrix():
-    """As another network hands them over."""
+    """As another network may provide them."""
     phi, x = AtomGenerator(4, 6, 3, padding=1), torch.randn(2, 4, 8, 8)
     given = {name: torch.stack([t, t], -1)[..., 0] for name, t in phi.named_parameters()}
     assert not given["squeeze_norm.weight"].is_contiguous()

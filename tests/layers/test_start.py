@@ -21,7 +21,7 @@ def test_with_the_papers_start_a_layer_gives_the_same_for_x_and_minus_x():
 @pytest.mark.parametrize("bases", ["fourier_bessel", None])
 @pytest.mark.parametrize("side", [3, 5, 7])
 def test_a_fresh_layer_is_nearly_a_convolution(side, bases):
-    """The part of its output that no single filter gives is under a third of the whole: 0.17 to 0.28 over ten seeds."""
+    """The part of its output that no single filter explains is under a third: 0.17 to 0.28 over ten seeds."""
     layer, x = AdaptiveConv2d(16, 16, side, padding=side // 2, bases=bases), torch.randn(2, 16, 24, 24)
     with torch.no_grad():
         fixed = layer.generator.predict_norm.bias.tanh().view(layer.num_atoms, -1)

@@ -1,4 +1,4 @@
-"""Crowd counters: any size, the paper's parameters nearly, weights of a classifier to begin with."""
+"""Crowd counters take any size, have about the paper's parameters, and can start from a classifier's weights."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ def test_a_fresh_one_sees_nobody():
 
 
 def test_a_small_photo_alone_can_be_trained_on():
-    """Without the first pooling its last stage has four pixels to normalise; of one there is nothing to learn."""
+    """Without the first pooling its last stage normalises four pixels; from a single one nothing can be learned."""
     model = create_model("crowd_counter_s_conv").train()
     assert model(torch.rand(1, 3, 17, 17)).shape == (1, 1, 5, 5)
     with pytest.raises(ValueError, match="needs at least 17 pixels in one direction"):

@@ -1,4 +1,4 @@
-"""The counter on EfficientNet-lite0: any size, at least nobody, one layer that differs between its kinds."""
+"""The counter on EfficientNet-lite0: any size, no negative density, one layer that differs between its variants."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Restorers: the paper's parameters nearly, any size, and a photo is what they begin with."""
+"""Restorers have about the paper's parameters, take any size, and start close to the identity."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Folders of noisy and clean photos, small ones."""
+"""Small folders of noisy and clean photos."""
 
 import numpy as np
 from PIL import Image

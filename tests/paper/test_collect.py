@@ -1,4 +1,4 @@
-"""Complete runs become rows, beside those that earlier runs left."""
+"""Complete runs become rows, beside the rows of earlier runs."""
 
 import json
 
@@ -64,7 +64,7 @@ def test_error_reductions_are_computed_again_from_all_rows():
 
 @pytest.fixture
 def complete(tmp_path, monkeypatch):
-    """A run of a small DnCNN that is scored on two test sets, which has left its files."""
+    """The files of a run of a small DnCNN that was scored on two test sets."""
     run = PaperRun(
         *("denoising", "", "dncnn", "polyu_sidd_dncnn", "denoising", 16),
         test_sets={"polyu": "denoising/polyu", "sidd_256": "denoising/sidd"},

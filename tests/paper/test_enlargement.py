@@ -10,7 +10,7 @@ from paper import enlargement
 
 @pytest.mark.parametrize("times", [2.2, 2.5, 2.8])
 def test_ratio_of_an_enlarged_image_is_found(times):
-    """torch's bicubic has OpenCV's parameter; what is enlarged has a spectrum that falls as that of photos does."""
+    """torch's bicubic has OpenCV's parameter; the enlarged image has a spectrum that falls like that of photos."""
     side = round(320 / times)
     fall = 1 / torch.hypot(torch.fft.fftfreq(side)[:, None], torch.fft.rfftfreq(side)[None]).clamp_min(1 / side)
     noise = torch.fft.rfft2(torch.randn(8, 3, side, side, generator=torch.Generator().manual_seed(0)))

@@ -1,4 +1,4 @@
-"""Of the heads on frozen features, what needs neither the photos nor ImageNet's weights."""
+"""Heads on frozen features: the parts that need neither the photos nor ImageNet's weights."""
 
 import json
 import math

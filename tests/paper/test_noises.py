@@ -8,7 +8,7 @@ from paper import noises
 
 
 class Grey(nn.Module):
-    """Answers with the clean picture, a little off so that a mean with the input never rounds from a half."""
+    """The clean picture with a small offset, so that its mean with the input is never halfway between levels."""
 
     def forward(self, x):
         return torch.full_like(x, 128.2 / 255)

@@ -1,4 +1,4 @@
-"""What the expressions in markers come to."""
+"""The values of the expressions in markers."""
 
 import pytest
 

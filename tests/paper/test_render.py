@@ -26,7 +26,7 @@ def test_the_pages_are_results_readme_cards_and_recipes():
 
 
 def test_the_pages_notice_a_change():
-    """Of a value in one results file: RESULTS.md, a card and a recipe differ, another card not."""
+    """A value changes in one results file: RESULTS.md, a card and a recipe differ, another card does not."""
     results = deepcopy(RECORD.results)
     for row in results["lenet.json"]["rows"]:
         row["value"] += 1

@@ -1,4 +1,4 @@
-"""Of the comparison of fine-tuning methods, what needs neither the images nor ImageNet's weights."""
+"""The comparison of fine-tuning methods: the parts that need neither the images nor ImageNet's weights."""
 
 import json
 

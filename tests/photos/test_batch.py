@@ -1,4 +1,4 @@
-"""Many photos: what is found, what is named, where results go."""
+"""Many photos: which are found, what is reported, where results are written."""
 
 import os
 import socket
@@ -40,7 +40,7 @@ def test_a_folder_of_one_photo_is_a_folder_all_the_same(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """One photo among links that lead nowhere and things that are no files."""
+    """One photo among broken links and things that are not files."""
     monkeypatch.chdir(tmp_path)
     plain(tmp_path / "a.png")
     (tmp_path / "loop.png").symlink_to("loop.png")

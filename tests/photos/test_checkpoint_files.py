@@ -1,4 +1,4 @@
-"""Checkpoints: checksums are compared, nothing is unpickled, and what is wrong is said in one line."""
+"""Checkpoints: checksums are compared, nothing is unpickled, and errors are one line."""
 
 import pickle
 import zipfile
@@ -45,7 +45,7 @@ def compressed(path):
 
 
 def pointing_before_itself(path):
-    """The directory is larger than the file, in the 64-bit record of its size: zipfile seeks to a negative place."""
+    """The directory is larger than the file, in the 64-bit record of its size: zipfile seeks to a negative position."""
     content = bytearray(path.read_bytes())
     content[-58:-54] = b"\xff\xff\xff\x7f"
     path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""A classifier is called with whatever holds a photo, and gives probabilities."""
+"""A classifier takes a photo in any form and returns probabilities."""
 
 import json
 

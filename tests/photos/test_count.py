@@ -1,4 +1,4 @@
-"""A counter is called with whatever holds a photo, and gives a number and a map."""
+"""A counter takes a photo in any form and returns a number and a map."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""People's photos: what is found, what of a file reaches the result, and what does not."""
+"""Photo files: which are found, and which parts of a file are copied to the result."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def plain(path, colour=(200, 50, 50), **options):
     "tags", [{262: 6}, {256: 80, 257: 56}, {262: 1}, {284: 2}, {338: 1}, {339: 3}, {277: 1, 258: 16}], ids=str
 )
 def test_how_one_file_keeps_a_photo_does_not_reach_another(tmp_path, tags):
-    """Tags that tell how pixels are kept, in the EXIF of a JPEG, would make a TIFF that nobody can read."""
+    """Tags about the storage of pixels, copied from the EXIF of a JPEG, would make a TIFF unreadable."""
     exif = Image.Exif()
     exif.update({**tags, 0x010F: "a maker of cameras"})
     exif.get_ifd(0x8769).update({0xA002: 40, 0xA003: 28, 0x829A: 0.01})

@@ -1,4 +1,4 @@
-"""Photos as Python has them: each kind becomes Photos and comes back, and what cannot be kept is refused."""
+"""Photos as Python objects: each kind is converted to Photos and back, and what cannot be kept is refused."""
 
 import numpy as np
 import pytest

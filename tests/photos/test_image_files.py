@@ -11,7 +11,7 @@ from acda.photos.files import read_photo
 
 
 def test_what_pillow_logs_is_not_printed(tmp_path, monkeypatch, capsys):
-    """Without the handlers of pytest: Python prints what is logged only where nobody has set up logging."""
+    """Without the handlers of pytest: Python prints log messages only where no handler is set up."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     path = tmp_path / "a.tif"
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(path)

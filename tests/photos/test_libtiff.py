@@ -1,4 +1,4 @@
-"""What libtiff reports reaches the line with the file's name, and not standard error."""
+"""libtiff's messages appear in the line with the file's name, not on standard error."""
 
 import io
 import threading

@@ -1,4 +1,4 @@
-"""Tiles are as large as the free memory allows; the CPU stands in for a GPU."""
+"""Tiles are as large as the free memory allows; the tests use the CPU in place of a GPU."""
 
 import pytest
 import torch
@@ -97,7 +97,7 @@ def test_a_photo_and_its_result_stay_where_they_are(device):
 
 
 def test_a_network_on_a_gpu_takes_photos_from_the_cpu():
-    """On a fake one: devices are followed, nothing is computed."""
+    """On a fake GPU: devices are tracked, nothing is computed."""
     with FakeTensorMode(), torch.device("cuda"):
         counter = PeopleCounter(create_model("crowd_counter_s"), torch.ones(2, 3), {})
         pixels = torch.zeros(1, 3, 64, 80, dtype=torch.uint8, device="cpu")

@@ -52,7 +52,7 @@ def test_every_card_has_its_weights_and_no_name_is_used_twice():
 
 @pytest.mark.parametrize("grain", [0.0, 1.0])
 def test_the_denoiser_takes_noise_away(tmp_path, grain):
-    """As a person would use it, on white noise and on noise as grainy as that of cameras' files."""
+    """As a user would call it, on white noise and on noise as coarse as in camera files."""
     clean = picture()
     noise = white(clean.shape)
     if grain:

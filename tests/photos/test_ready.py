@@ -1,4 +1,4 @@
-"""Each network becomes what it is for."""
+"""Each network becomes the tool for its task."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A restorer is called with whatever holds a photo, and gives the same kind back: any size, exact tiles."""
+"""A restorer takes a photo in any form and returns the same form: any size, exact tiles."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ UNIT = torch.tensor([[0.0] * 3, [255.0] * 3])
 
 
 class Sharpens(nn.Module):
-    """Small, sees two pixels far, and treats each channel differently."""
+    """A small network that sees two pixels far and treats each channel differently."""
 
     stride = cell = 1
 

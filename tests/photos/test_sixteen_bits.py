@@ -1,4 +1,4 @@
-"""All 16 bits of a photo, in and out again: compared with tifffile, which is another reader and writer."""
+"""All 16 bits of a photo are read and written: compared with tifffile, an independent reader and writer."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_enlarging_keeps_the_depth(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".png", ".tif"])
 def test_a_photo_that_is_left_as_it_is_keeps_every_value(weights, tmp_path, suffix, capsys):
-    """Strength 0: what the tools do besides restoring changes nothing."""
+    """Strength 0: nothing but the restoration changes values."""
     expected = values(4)
     expected[..., 3] |= 1  # nothing hidden
     path = tmp_path / f"a{suffix}"

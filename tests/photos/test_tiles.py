@@ -1,4 +1,4 @@
-"""Tiles meet exactly, and how far a network sees is found, not guessed."""
+"""Tiles fit together exactly, and how far a network sees is measured."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from acda.photos.tiles import apply_in_tiles, farthest_seen, tiles_of
 
 
 class Plain(nn.Module):
-    """Some convolutions, with what apply_in_tiles asks of a network."""
+    """Some convolutions, with the attributes that apply_in_tiles needs."""
 
     def __init__(self, *layers: nn.Module, stride: int, cell: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Weights by name: from a folder of one's choice or from a checkout, and otherwise one line says where they are."""
+"""Weights by name: from a given folder or from a checkout; otherwise one line says where they are."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ FREE = {path.stem: path for path in PACKAGED.glob("*.safetensors")}
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """As without a checkout: a folder of packages, with something beside them that is called as ours."""
+    """As without a checkout: a folder of packages, with something of our name beside them."""
     packages = tmp_path / "packages"
     (packages / "weights" / "research").mkdir(parents=True)
     (packages / "weights" / "research" / "camera_denoiser.safetensors").write_bytes(b"a stranger's")

@@ -1,4 +1,4 @@
-"""Files of weights: what is not one is refused with a reason, by its name."""
+"""Files of weights: any other file is refused with its name and the reason."""
 
 import pytest
 import torch

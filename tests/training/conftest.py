@@ -1,4 +1,4 @@
-"""What the tests of training share: pictures to learn from, a recipe for them, and Ctrl-C at a step."""
+"""Shared by the tests of training: pictures to learn from, a recipe for them, and Ctrl-C at a step."""
 
 import os
 import signal
@@ -49,7 +49,7 @@ def run_in(pictures):
 def ctrl_c(monkeypatch):
     """ctrl_c(n) interrupts the n-th step from now on, once. What it returns grows by what `watch` sees in each step.
 
-    number: another signal than Ctrl-C's
+    number: a signal other than Ctrl-C's
     """
 
     def at(step, watch=lambda task: None, number=signal.SIGINT):

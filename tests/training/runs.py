@@ -1,4 +1,4 @@
-"""Runs in folders and as commands, and their weights side by side."""
+"""Run trainings in folders and as commands, and compare their weights."""
 
 import sys
 from pathlib import Path

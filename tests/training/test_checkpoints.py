@@ -1,4 +1,4 @@
-"""Resuming from a checkpoint that is damaged, or not one: one line that says how to go on, and nothing written over."""
+"""Resuming from a damaged checkpoint or another file: one line says what to do, and nothing is overwritten."""
 
 import resource
 import shutil
@@ -15,7 +15,7 @@ from tests.training.runs import assert_same, command, weights
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory, run_in):
-    """A run with one of its two epochs done, and the recipe."""
+    """A run after one of its two epochs, and the recipe."""
     from acda.training.recipe import Classification
     from acda.training.tasks.task import Task
 
@@ -125,7 +125,7 @@ def test_a_flipped_bit_is_refused_and_the_way_out_leads_to_the_same_weights(stop
 
 @pytest.fixture
 def full_disk():
-    """A limit on the size of files for this process, which every user can set: whoever writes more fails."""
+    """A limit on the size of files for this process, which any user can set: larger writes fail."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     yield

@@ -1,4 +1,4 @@
-"""A training whose numbers are not finite ends with an error, and what was good before stays readable."""
+"""A training with non-finite values ends with an error, and earlier results stay readable."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Initial weights: the run is given their file, the recipe records their content."""
+"""Initial weights: the run takes their file, the recipe records a hash of their content."""
 
 import hashlib
 from dataclasses import replace

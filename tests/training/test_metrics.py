@@ -11,7 +11,7 @@ from acda.training.metrics import luma, psnr, ssim
 
 @pytest.fixture
 def photos():
-    """Something with structure, and the same with noise: (1, 3, 40, 57)."""
+    """An image with structure, and the same with noise: (1, 3, 40, 57)."""
     random = np.random.default_rng(0)
     y, x = np.mgrid[:40, :57]
     clean = 0.5 + 0.4 * np.sin(x / 5 + np.arange(3)[:, None, None]) * np.cos(y / 7)

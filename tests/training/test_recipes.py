@@ -21,7 +21,7 @@ def test_a_recipe_has_a_network_that_takes_its_options(name):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_docstring_has_the_command(name):
-    """The docstring that stands in the source, behind a def of this name."""
+    """The docstring in the source, after a def of this name."""
     source = inspect.getsource(RECIPES[name])
     assert source.startswith(f"def {name}() -> ")
     assert f"\n    acda train {name} --data DIR" in source

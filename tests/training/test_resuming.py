@@ -1,4 +1,4 @@
-"""Runs that were stopped, killed or moved end with the weights of one that was not."""
+"""Runs that were stopped, killed or moved end with the weights of an uninterrupted run."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(recipe, tmp_path, mo
 
 
 def test_normalisations_settle_before_the_end(recipe, tmp_path, ctrl_c, run_in):
-    """From two thirds of the steps on their statistics stay, and the same after a stop in between."""
+    """Their statistics stay fixed after two thirds of the steps, also if the run stops in between."""
     recipe = replace(recipe, model="lenet_acda", freeze_norm_at=0.65, norm_momentum=0.5)
     fit(recipe, "whole", run_in(tmp_path / "whole"))
     seen = ctrl_c(15, lambda task: task.model.features[0].generator.predict_norm.running_var.clone())
@@ -63,7 +63,7 @@ def test_normalisations_settle_before_the_end(recipe, tmp_path, ctrl_c, run_in):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, run_in):
-    """whole(recipe): the folder of a run that nothing stopped, made once for each recipe."""
+    """whole(recipe): the folder of an uninterrupted run, made once for each recipe."""
     made: dict[str, Path] = {}
 
     def run(recipe: Classification) -> Path:
@@ -98,7 +98,7 @@ def test_ctrl_c_stops_after_saving_and_goes_on_from_that_step(
 
 
 def test_sigterm_stops_as_ctrl_c_does(recipe, tmp_path, ctrl_c, capsys, pictures):
-    """What `kill`, containers and schedulers send: two lines, a checkpoint of that step, and the handler of before."""
+    """As `kill`, containers and schedulers send it: two lines, a checkpoint of that step, the old handler restored."""
     before = signal.getsignal(signal.SIGTERM)
     ctrl_c(8, number=signal.SIGTERM)
     assert main(command(recipe, pictures, tmp_path / "run")[3:]) == 130

@@ -47,7 +47,7 @@ def test_the_last_epoch_is_tested_whatever_the_interval(recipe, tmp_path, run_in
 
 
 def test_images_from_their_files(recipe, tmp_path, run_in, pictures):
-    """The way ImageNet is read, with workers, stopped nowhere and scored again."""
+    """As ImageNet is read: with workers, without interruption, and scored again."""
     recipe = replace(recipe, image_size=32, epochs=2)
     scores = fit(recipe, "files", run_in(tmp_path / "run", workers=1))
     assert scores["images"] == 21

@@ -1,4 +1,4 @@
-"""One training at a time in a folder; what a killed one left is removed."""
+"""One training at a time in a folder; files of a killed one are removed."""
 
 import signal
 import subprocess

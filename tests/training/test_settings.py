@@ -1,4 +1,4 @@
-"""Recipes from files: what is not one is refused in one line that names the file."""
+"""Recipes from files: any other content is refused with one line that names the file."""
 
 import json
 from pathlib import Path

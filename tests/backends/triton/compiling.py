@@ -1,4 +1,4 @@
-"""Compile a launch for a GPU that is not there, and read what the assembler says about it."""
+"""Compile a launch for a GPU that is not present, and read the assembler's report."""
 
 import re
 import subprocess
@@ -63,7 +63,7 @@ def compiled(launch: Launch, target: GPUTarget) -> Any:
 
 
 def _source(launch: Launch) -> ASTSource:
-    """Specialised as Triton does at a call: 1 is a constant, pointers and sizes divide by 16 where they do."""
+    """Specialised as Triton does at a call: 1 is a constant, and pointers and sizes are marked if 16 divides them."""
     signature, constants, attributes = {}, {}, {}
     for position, parameter in enumerate(launch.kernel.params):
         name, value = parameter.name, launch.arguments[parameter.name]
@@ -81,7 +81,7 @@ def _is_one(value: Any) -> bool:
 
 
 def usage(kernel: Any, folder: Path) -> Usage:
-    """What the kernel takes of a multiprocessor."""
+    """The resources of a multiprocessor that the kernel uses."""
     if "amdgcn" in kernel.asm:
         registers, spills = (
             int(re.search(rf"\.{name}:\s+(\d+)", kernel.asm["amdgcn"]).group(1))

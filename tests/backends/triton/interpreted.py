@@ -1,6 +1,6 @@
 """The kernels in Triton's interpreter, in values and all gradients against the reference in float64.
 
-test_kernels.py runs this file in a process of its own, because the interpreter is chosen when Triton is imported:
+test_kernels.py runs this file in a process of its own, because Triton chooses the interpreter when it is imported:
 
     TRITON_INTERPRET=1 python -m pytest tests/backends/triton/interpreted.py
 
@@ -110,7 +110,7 @@ def _uninitialised_memory_is_nan():
 
 
 def assert_like_reference(run, operands: list[Tensor | None], dtype: torch.dtype, frozen: tuple[int, ...] = ()) -> None:
-    """Values and the gradients of all operands but the frozen ones."""
+    """Compare values, and the gradients of all operands except the frozen ones."""
     ours, truth = ([None if t is None else t.to(d) for t in operands] for d in (dtype, torch.float64))
     wanted = [i for i, t in enumerate(operands) if t is not None and i not in frozen]
     for tensors in (ours, truth):
@@ -262,7 +262,7 @@ def test_the_trial_before_the_first_call_passes(dtype):
 
 
 class Broken:
-    """A kernel that looks one column too far to the right, or that cannot be launched."""
+    """A kernel that reads one column too far to the right, or that cannot be launched."""
 
     def __init__(self, kernel, launches: bool) -> None:
         self.kernel, self.launches = kernel, launches

@@ -1,4 +1,4 @@
-"""How the driver chooses the precision; what it computes is compared in interpreted.py."""
+"""How the driver chooses the precision. Its results are compared in interpreted.py."""
 
 import pytest
 import torch

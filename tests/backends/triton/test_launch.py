@@ -1,4 +1,4 @@
-"""Every launch compiles for GPUs that are not there: without spills, within their memory, for their tensor cores."""
+"""Every launch compiles for GPUs that are not present: without spills, within their memory, for their tensor cores."""
 
 import pytest
 import torch

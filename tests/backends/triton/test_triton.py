@@ -1,4 +1,4 @@
-"""When the kernels run and why not. Fake tensors stand in for those of a GPU."""
+"""When the kernels run, and the reasons why they do not. Fake tensors replace those of a GPU."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_without_triton_the_reference_runs(monkeypatch):
     ("capability", "hip", "runs"), [((7, 5), None, False), ((8, 0), None, True), ((7, 0), "6", True)]
 )
 def test_nvidias_gpus_need_compute_capability_8(capability, hip, runs, monkeypatch):
-    """AMD's count otherwise."""
+    """AMD's GPUs number theirs differently."""
     monkeypatch.setattr(triton, "find_spec", lambda name: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
@@ -83,7 +83,7 @@ def test_every_device_and_dtype_is_tried_once(monkeypatch):
 
 
 def test_without_a_gpu_the_trial_fails_with_a_warning_and_not_an_error():
-    """The kernels cannot be launched on the CPU: what a GPU driver that is too old looks like."""
+    """The kernels cannot be launched on the CPU, as with a GPU driver that is too old."""
     with pytest.warns(RuntimeWarning, match=r"not used on cpu for torch.float32: a trial call failed .* Plain torch"):
         reason = triton._try_out(torch.device("cpu"), torch.float32)
     assert reason.startswith("a trial call failed there (")

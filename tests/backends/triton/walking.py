@@ -1,4 +1,4 @@
-"""A backward pass by hand. Autograd's engine asks the driver of a GPU even for fake tensors; its nodes do not."""
+"""A backward pass by hand. Autograd's engine needs a GPU driver even for fake tensors; its nodes do not."""
 
 from collections import Counter, defaultdict
 from typing import Any

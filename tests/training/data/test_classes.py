@@ -122,7 +122,7 @@ def test_the_wanted_cifar_or_none(tmp_path):
 
 
 def test_a_file_with_something_behind_its_end_is_whole(tmp_path):
-    """As phones write: a short film after the photo."""
+    """As phones write it: a short film after the photo."""
     picture().save(tmp_path / "a.jpg")
     check_whole(tmp_path / "a.jpg")
     with (tmp_path / "a.jpg").open("ab") as file:

@@ -1,4 +1,4 @@
-"""What is done to clean photos in training is what its names say, within its ranges."""
+"""The degradations of clean photos in training do what their names say, within their ranges."""
 
 import math
 
@@ -111,7 +111,7 @@ def test_grain_has_variance_one_and_reaches_from_white_to_correlated():
 
 
 def test_the_noise_of_real_cameras_lies_inside():
-    """Ranges (5 % to 95 % of 55 pairs) of PolyU's training cameras: between the 2 % and the 98 % of what we draw."""
+    """Ranges (5 % to 95 % of 55 pairs) of PolyU's training cameras: within percentiles 2 and 98 of what we draw."""
     measured = {1: (0.50, 0.80), 2: (0.25, 0.59), 3: (0.16, 0.48), 6: (0.09, 0.35)}
     found = {"strength": [], "colours": [], **{apart: [] for apart in measured}}
     for i in range(200):

@@ -1,4 +1,4 @@
-"""Our reader of MATLAB 5 files equals scipy's on sound files, and answers every broken one with a ValueError."""
+"""Our reader of MATLAB 5 files agrees with scipy's on valid files, and raises ValueError for every broken one."""
 
 import contextlib
 import io

@@ -17,7 +17,7 @@ from acda.training.data.pairs import PhotoPair, read_blocks, read_clean, read_pa
 
 
 def photo(path: Path, size=(20, 16), level=100) -> None:
-    """One of this brightness, and no two alike: the corner tells its name."""
+    """A photo of this brightness; the corner depends on its name, so that no two are equal."""
     path.parent.mkdir(parents=True, exist_ok=True)
     image = Image.new("RGB", size, (level,) * 3)
     image.paste(tuple(zlib.crc32(str(path).encode()).to_bytes(4)[:3]), (0, 0, 8, 8))
@@ -227,7 +227,7 @@ def test_crops_of_every_size_stay_within_the_photo(tmp_path):
 
 
 def test_crops_made_smaller_may_keep_single_pixels():
-    """Of a fine chequerboard means are grey, and single pixels black or white."""
+    """On a fine chequerboard averages are grey, and single pixels are black or white."""
     rows, columns = np.indices((128, 128))
     pixels = np.repeat((255 * ((rows + columns) % 2))[..., None], 3, axis=2).astype(np.uint8)
     greys = [

@@ -22,7 +22,7 @@ def one(value: float) -> torch.Tensor:
 
 
 def integral(function, low: float, high: float) -> float:
-    """By Gauss and Legendre, which for these smooth functions is exact to rounding."""
+    """By Gauss-Legendre quadrature, which is exact up to rounding for these smooth functions."""
     half = (high - low) / 2
     return half * float(WEIGHTS @ function(low + half * (NODES + 1)))
 
@@ -80,7 +80,7 @@ def test_the_prior_is_most_likely_where_the_noise_was_measured():
 
 
 def test_the_loss_is_the_sum_of_its_three_terms():
-    """At a posterior that is nowhere near, where none of them is small, each integrated."""
+    """At a posterior far from the truth, where no term is small; each is integrated numerically."""
     torch.manual_seed(0)
     clean = torch.rand(1, 1, 2, 2, dtype=torch.float64)
     noisy = clean + 0.3 * torch.randn_like(clean)
@@ -105,7 +105,7 @@ def test_the_loss_is_the_sum_of_its_three_terms():
 
 
 def test_the_loss_is_least_at_the_truth():
-    """With the clean photo known and the noise's variance believed as measured, moving away costs."""
+    """With the clean photo known and the noise's variance as measured, any change increases it."""
     torch.manual_seed(0)
     clean = torch.rand(1, 3, 16, 16, dtype=torch.float64)
     noisy = clean + 0.05 * torch.randn_like(clean)

@@ -1,4 +1,4 @@
-"""What restorers are scored on: the channels that the recipe says, and SIDD's blocks where they are there."""
+"""What restorers are scored on: the channels in the recipe, and SIDD's blocks where they exist."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tests.training.data.test_pairs import own, polyu, sidd
 
 @pytest.mark.parametrize("channels", ["y", "rgb"])
 def test_scores_are_of_the_recipes_channels(tmp_path, channels):
-    """Against the definition, written out: BT.601 in steps of 256, and the photo as a file would keep it."""
+    """Against the definition, written out: BT.601 in 0–255, and the photo rounded as in a file."""
     recipe = Restoration(model="restorer_conv_small", epochs=1, crop=8, channels=channels)
     task = RestorationTask.of(recipe, own(tmp_path))
     task.model = Brighter().eval()
@@ -34,7 +34,7 @@ def test_scores_are_of_the_recipes_channels(tmp_path, channels):
 
 
 class Brighter(nn.Module):
-    """A restorer that leaves the levels of eight bits, and their range."""
+    """A restorer whose output has values between those of uint8, and outside their range."""
 
     cell = stride = 1
     by = 0.3 / 255 + 0.02
@@ -44,7 +44,7 @@ class Brighter(nn.Module):
 
 
 def test_the_relative_error_counts_photos_alike():
-    """Half of the noise left is a quarter of the error, however much there was; what has none counts by itself."""
+    """Half of the noise left is a quarter of the error, for any noise; without noise it is relative to one level."""
     clean = torch.rand(2, 3, 8, 8)
     noise = torch.randn(2, 3, 8, 8) * torch.tensor([0.02, 0.4])[:, None, None, None]
     recipe = Restoration(model="dncnn", epochs=1, options={"depth": 2}, objective="relative_mse")
@@ -58,7 +58,7 @@ def test_the_relative_error_counts_photos_alike():
 
 
 class HalfWayTo(nn.Module):
-    """A denoiser that is told the clean photos, and takes away half of what is not theirs."""
+    """A denoiser that knows the clean photos and removes half of the noise."""
 
     def __init__(self, clean: Tensor) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def test_with_sidds_blocks_all_scenes_are_trained_on(tmp_path):
 
 
 def test_but_not_what_other_sets_hold_out(tmp_path):
-    """Blocks that do not lie beside SIDD's Data belong to nothing."""
+    """Blocks that are not beside SIDD's Data folder are not used."""
     sidd(tmp_path / "sidd")
     polyu(tmp_path / "polyu")
     for name in ("ValidationNoisyBlocksSrgb", "ValidationGtBlocksSrgb"):

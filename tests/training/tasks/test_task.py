@@ -112,7 +112,7 @@ def test_restoring_from_pairs(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path, ctrl_c, workers):
-    """By the command line: stopped in the middle of an epoch of crops, it ends with the weights of a whole run."""
+    """On the command line: stopped within an epoch of crops and resumed, it ends with the weights of a whole run."""
     random = np.random.default_rng(0)
     for part in ("train", "test"):
         (tmp_path / "clean" / part).mkdir(parents=True)
@@ -133,7 +133,7 @@ def test_noise_on_clean_photos_and_the_variational_objective_resume_too(tmp_path
 
 
 def test_options_join_those_of_the_recipe(monkeypatch):
-    """An ablation of a denoiser begins as the denoiser does, unless it says otherwise."""
+    """An ablation of a denoiser starts like the denoiser, unless its options say otherwise."""
     trained: list[dict[str, int]] = []
     monkeypatch.setattr("acda.training.run.fit", lambda recipe, *_: trained.append(recipe.options) or {})
     for given in ([], ["--options", "num_atoms", "9"], ["--options", "blind_to_smooth", "0"]):
@@ -142,7 +142,7 @@ def test_options_join_those_of_the_recipe(monkeypatch):
 
 
 def test_the_losses_of_an_epoch_take_no_room(monkeypatch):
-    """They are kept until the next test: each its own number, not the squares that it is the mean of."""
+    """Until the next test each is kept as one number, not as the tensor that it is the mean of."""
     recipe = Restoration(model="dncnn", epochs=1, options={"depth": 2})
     task = RestorationTask(recipe, None, np.zeros((1, 2, 16, 16, 3), np.uint8))
     monkeypatch.setattr(task, "log", lambda *_, **__: None)
