@@ -76,7 +76,9 @@ def draw(rows: list[dict[str, Any]]) -> Any:
         "lenet": "LeNet, SGD: error, %",
         "lenet_adamw": "LeNet, AdamW: error, %",
     }
-    for axes, (problem, title) in zip(figure.subplots(1, 4), shown.items(), strict=True):
+    shown = {problem: title for problem, title in shown.items() if any(row["problem"] == problem for row in rows)}
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, (problem, title) in zip(panels, shown.items(), strict=True):
         for form, colour in COLOURS.items():
             for row in (r for r in rows if (r["problem"], r["form"]) == (problem, form)):
                 # Steps, loss, score, …; LeNet's curve has a row for each epoch, without its number.
