@@ -71,7 +71,10 @@ def table(record: Record, expression: str) -> str:
     if name == "neighbours":
         return neighbour_table(record.neighbours)
     if not wanted:
-        return "\n\n".join(whole(record, record.table(name)))
+        parts = whole(record, record.table(name))
+        if not parts:
+            raise ValueError(f"the table {name} has no figures yet.")
+        return "\n\n".join(parts)
     if len(wanted) != 2:
         raise ValueError("a table needs both rows= and columns=, or neither.")
     return chosen(record, record.table(name), wanted["rows"], wanted["columns"])
