@@ -35,7 +35,7 @@ from paper.crowd_views import CELL, SCALES, SIGMA, STATISTICS, imagenet, without
 from paper.heads import LOSS, LOSSES
 from paper.results import Row, result, write
 
-STEPS, BATCH, CROP = 800, 4, 320
+STEPS, BATCH, CROP = 1000, 4, 320
 # One crop of a photo without people in each batch with this probability.
 EMPTY = 0.5
 RATE, BACKBONE_RATE, DECAY, SEED = 5e-4, 2e-4, 1e-4, 0
@@ -97,7 +97,7 @@ def train(model: LiteCounter, data: Path, run: Path, steps: int) -> None:
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate_at(step, steps, steps // 20))
     run.mkdir(parents=True, exist_ok=True)
     parts = {"model": model, "optimiser": optimiser, "schedule": schedule}
-    begun = resumed(run / "last.pt", parts)
+    begun = resumed(run / "last.pt", parts, steps)
     sums, since = 0.0, time.time()
     for step in range(begun + 1, steps + 1):
         pixels, truth = batch_at(step, crowds, empty)
@@ -111,19 +111,25 @@ def train(model: LiteCounter, data: Path, run: Path, steps: int) -> None:
         if step % EVERY == 0 or step == steps:
             print(f"step {step}: loss {sums / EVERY:.4f}, {(time.time() - since) / EVERY:.2f} s a step", flush=True)
             sums, since = 0.0, time.time()
-            keep(run / "last.pt", step, parts)
+            keep(run / "last.pt", step, steps, parts)
 
 
-def keep(file: Path, step: int, parts: dict[str, Any]) -> None:
+def keep(file: Path, step: int, steps: int, parts: dict[str, Any]) -> None:
     with written_whole(file) as temporary:
-        torch.save({"step": step, **{name: part.state_dict() for name, part in parts.items()}}, temporary)
+        states = {name: part.state_dict() for name, part in parts.items()}
+        torch.save({"step": step, "steps": steps, **states}, temporary)
 
 
-def resumed(file: Path, parts: dict[str, Any]) -> int:
-    """The step after which a checkpoint was written, and everything as it was then; 0 where there is none."""
+def resumed(file: Path, parts: dict[str, Any], steps: int | None = None) -> int:
+    """The step after which a checkpoint was written, and everything as it was then; 0 where there is none.
+
+    steps: of the whole run, which the learning rate depends on; another number is refused
+    """
     if not file.exists():
         return 0
     found = torch.load(file, weights_only=True)
+    if steps is not None and found.get("steps", steps) != steps:
+        raise SystemExit(f"{file} is of a run of {found['steps']} steps, not of {steps}. Choose another --run.")
     for name, part in parts.items():
         part.load_state_dict(found[name])
     return int(found["step"])

@@ -30,13 +30,13 @@ LABELS = {
     "scale 1, shift 1": "scale 1, shift 1",
     "scale 0.2": "default",
 }
-# Which number of a run is its score, its digits, and that with the batch's statistics in the place of the running ones.
+# Which number of a run is its score, and its digits.
 SCORES = {
-    "patches": ("PSNR", 2, "PSNR, batch statistics"),
-    "uniform": ("PSNR", 2, "PSNR, batch statistics"),
-    "lenet": ("error", 1, "error, batch statistics"),
-    "lenet_adamw": ("error", 1, "error, batch statistics"),
-    "toy_adam": ("loss", 7, "train loss"),
+    "patches": ("PSNR", 2),
+    "uniform": ("PSNR", 2),
+    "lenet": ("error", 1),
+    "lenet_adamw": ("error", 1),
+    "toy_adam": ("loss", 7),
 }
 METRICS = {"PSNR": "psnr", "error": "top1_error", "loss": "mse"}
 
@@ -57,7 +57,7 @@ def main() -> None:
 def summary(rows: list[dict[str, Any]]) -> list[Row]:
     """Mean score of each form on each problem, and the score of each seed."""
     found = []
-    for problem, (score, digits, _) in SCORES.items():
+    for problem, (score, digits) in SCORES.items():
         for form, identifier in FORMS.items():
             seeds = {str(r["seed"]): r[score] for r in rows if (r["problem"], r["form"]) == (problem, form)}
             values = [value for value in seeds.values() if value is not None]

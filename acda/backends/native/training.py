@@ -1,7 +1,7 @@
 """acda::adaptive_layer_training, a whole layer in training: Φ with its normalisations, and the operator.
 
-It keeps the input and the maps of Φ before each normalisation. The backward pass recomputes the rest in memory that
-stays with the kernel. The results are those of the separate operators, bit for bit. Pixel-major, stride 1.
+It keeps the input and the maps of Φ before each normalisation. The backward pass recomputes the rest in scratch
+memory. The results are those of the separate operators, bit for bit. Pixel-major, stride 1.
 
 Besides the result y, the operator returns what the backward pass needs of each step of Φ: u, the map before its
 normalisation, and `facts` (4, channels): mean, variance, and the scale and shift that follow from them.
