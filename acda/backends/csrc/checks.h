@@ -105,6 +105,7 @@ LayerGeometry checked_layer(
           predict.size(3) == 3,
       "acda: squeeze needs (hidden, C, 1, 1), and predict (M * L, hidden, 3, 3).");
   check_window(w.k, w.sy, w.sx, w.py, w.px, w.dy, w.dx, w.groups);
+  STD_TORCH_CHECK(w.k % 2 == 1, "acda: a window with a centre needs an odd side.");
   STD_TORCH_CHECK(
       H + 2 * w.py > w.dy * (w.k - 1) && W + 2 * w.px > w.dx * (w.k - 1), "acda: the map needs room for one window.");
   const int64_t P = (H + 2 * w.py - w.dy * (w.k - 1) - 1) / w.sy + 1, Q = (W + 2 * w.px - w.dx * (w.k - 1) - 1) / w.sx + 1;

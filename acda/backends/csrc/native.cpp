@@ -1,6 +1,6 @@
 // acda's CPU kernel, on the stable ABI of torch 2.10: one binary serves the later ones (2.13 and 2.15 were tried).
 //
-// The operators take pixel-major, dense tensors of one dtype (float or double); acda/backends/native.py sees to that.
+// The operators take pixel-major, dense tensors of one dtype (float or double); acda/backends/native sees to that.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -276,7 +276,7 @@ int64_t sources() { return ACDA_SOURCES; }
 
 }  // namespace
 
-// The schemas are in acda/backends/native.py.
+// The schemas are in acda/backends/native.
 STABLE_TORCH_LIBRARY_IMPL(acda, CPU, m) {
   m.impl("adaptive_conv2d", TORCH_BOX(&adaptive_conv2d));
   m.impl("adaptive_conv2d_planar", TORCH_BOX(&adaptive_conv2d_planar));

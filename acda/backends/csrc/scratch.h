@@ -28,11 +28,14 @@ class Pool {
   static constexpr size_t kMost = 64 << 20;  // bytes, in all
 #endif
   static constexpr size_t kLeast = 16 << 10;  // smaller blocks are quick to get
+  static constexpr size_t kBlocks = 256;      // at most; reserved, so that returning one allocates nothing
   std::mutex lock;
   std::vector<Block> blocks;
   size_t kept = 0;
 
  public:
+  Pool() { blocks.reserve(kBlocks); }
+
   // Never destroyed: threads may outlive the objects of a file.
   static Pool& shared() {
     static Pool* pool = new Pool;
@@ -49,8 +52,7 @@ class Pool {
           best = block;
       if (best != blocks.end()) {
         const Block found = *best;
-        *best = blocks.back();
-        blocks.pop_back();
+        blocks.erase(best);
         kept -= found.bytes;
         bytes = found.bytes;
         return found.memory;
@@ -65,7 +67,7 @@ class Pool {
     if (bytes >= kLeast && bytes <= kMost) {
       const std::lock_guard<std::mutex> guard(lock);
       // The oldest go first: they are of a size that nobody asked for lately.
-      while (kept + bytes > kMost) {
+      while (kept + bytes > kMost || blocks.size() == kBlocks) {
         kept -= blocks.front().bytes;
         std::free(blocks.front().memory);
         blocks.erase(blocks.begin());

@@ -1,5 +1,5 @@
 // The whole layer with gradients. What the backward pass needs is kept: the input, and the two maps of Φ before their
-// normalisations. Everything else is recomputed or lives in memory that stays with the kernel.
+// normalisations. Everything else is recomputed, in scratch memory.
 
 #pragma once
 
