@@ -125,9 +125,11 @@ def test_a_step_can_be_repeated_and_resumed(crowd, tmp_path):
     assert torch.equal(a[0], b[0])
     model, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     assert lite_counter.resumed(tmp_path / "last.pt", {"model": other}) == 0
-    lite_counter.keep(tmp_path / "last.pt", 7, {"model": model})
-    assert lite_counter.resumed(tmp_path / "last.pt", {"model": other}) == 7
+    lite_counter.keep(tmp_path / "last.pt", 7, 100, {"model": model})
+    assert lite_counter.resumed(tmp_path / "last.pt", {"model": other}, 100) == 7
     assert torch.equal(model.weight, other.weight)
+    with pytest.raises(SystemExit, match="of a run of 100 steps, not of 200"):
+        lite_counter.resumed(tmp_path / "last.pt", {"model": other}, 200)
 
 
 def test_the_packaged_file_loads(tmp_path):
