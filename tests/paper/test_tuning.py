@@ -46,7 +46,7 @@ def test_every_method_starts_as_the_network_and_trains_its_head(base, x, method)
         torch.testing.assert_close(model(x), base(x), rtol=1e-3, atol=1e-4)
     trainable = {name for name, p in model.named_parameters() if p.requires_grad}
     assert {"classifier.weight", "classifier.bias"} <= trainable
-    tuning.train_mode(model, method)
+    tuning.train_mode(model)
     norms = {name: part for name, part in model.named_modules() if isinstance(part, nn.BatchNorm2d)}
     expected = {name for name in norms if method == "full" or "generator" in name}
     assert {name for name, norm in norms.items() if norm.training} == expected
