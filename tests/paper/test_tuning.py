@@ -48,7 +48,7 @@ def test_every_method_starts_as_the_network_and_trains_its_head(base, x, method)
     assert {"classifier.weight", "classifier.bias"} <= trainable
     tuning.train_mode(model)
     norms = {name: part for name, part in model.named_modules() if isinstance(part, nn.BatchNorm2d)}
-    expected = {name for name in norms if method == "full" or "generator" in name}
+    expected = {name for name in norms if "generator" in name}
     assert {name for name, norm in norms.items() if norm.training} == expected
     assert (tuning.shipped_bytes(model, method) < 200_000) == (method in ("last_layer", "atoms"))
 
