@@ -2,8 +2,9 @@
 
     python -m paper.start --data DIR [--only patches …] [--forms paper …] [--seeds 0 1]
 
-DIR has `free_photos` (problem "patches") and `cifar10` (problem "lenet"). A row that the file has already is not
-trained again. Each problem is scored on validation data: held-out photos, and images taken out of CIFAR's training set.
+DIR has `free_photos` (noise), `cifar10` (LeNet) and `shanghaitech/part_A` (counting, whose features go into
+`DIR/lite0_features`, 1.3 GB). A row that the file has already is not trained again. Each problem is scored on
+validation data: held-out photos, and images taken out of CIFAR's and ShanghaiTech's training sets.
 """
 
 import argparse
@@ -22,9 +23,12 @@ from torch import Tensor, nn
 
 from acda import AdaptiveConv2d, AtomGenerator, create_model
 from acda.decompose import decompose_filters
+from acda.models.lite_counter import DensityDecoder
 from acda.support.environment import write_results
 from acda.training.data.patterns import pattern_map
 from acda.training.tasks.task import rate_at
+from paper import heads
+from paper.crowd_views import held_out, read_views
 
 RESULTS = Path(__file__).parent / "studies" / "start.json"
 CHANNELS, CROP, STEPS = 32, 64, 500
@@ -88,6 +92,7 @@ FORMS: dict[str, Callable[[AdaptiveConv2d], None]] = {
     "scale 0.2, shift 0.5": scaled(0.2, 0.5),
     "scale 0.2, shift 2": scaled(0.2, 2.0),
     "scale 1, shift 1": scaled(1.0, 1.0),
+    "scale 0.5, shift 1": scaled(0.5, 1.0),
     "scale 0": scaled(0.0, 1.0),
     "gain 0.1": gained(0.1),
     "gain 0.3": gained(0.3),
@@ -251,12 +256,26 @@ def noise_for(random: np.random.Generator, count: int, side: int, varying: bool)
     return torch.from_numpy(random.standard_normal((count, 3, side, side), dtype=np.float32)) * sigma
 
 
-def denoise(form: str, seed: int, data: Path, varying: bool) -> dict[str, Any]:
+class Noise(nn.Module):
+    """What a restorer subtracts from a photo, negative."""
+
+    def __init__(self, restorer: nn.Module) -> None:
+        super().__init__()
+        self.restorer = restorer
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.restorer(x) - x
+        return y
+
+
+def denoise(
+    form: str, seed: int, data: Path, varying: bool, network: Callable[[str], nn.Module] = residual_network
+) -> dict[str, Any]:
     """AdamW, 500 steps of eight crops; PSNR on the held-out photos, in eval mode and with the batch's statistics."""
-    train, held_out = read_photos(data)
+    train, tested = read_photos(data)
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
-    model = residual_network(form)
+    model = network(form)
     optimiser = torch.optim.AdamW(model.parameters(), 2e-3, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=STEPS, pct_start=0.1)
     curve = []
@@ -275,7 +294,7 @@ def denoise(form: str, seed: int, data: Path, varying: bool) -> dict[str, Any]:
         schedule.step()
         if step % 100 == 99:
             with torch.no_grad():
-                curve.append([step + 1, float(loss), *score(model, held_out, varying)])
+                curve.append([step + 1, float(loss), *score(model, tested, varying)])
     return {"PSNR": curve[-1][2], "PSNR, batch statistics": curve[-1][3], "curve": curve}
 
 
@@ -310,11 +329,29 @@ def uniform(form: str, seed: int, data: Path) -> dict[str, Any]:
     return denoise(form, seed, data, varying=False)
 
 
+def restorer(form: str, seed: int, data: Path) -> dict[str, Any]:
+    """The paper's restorer on noise that varies: AdamW, 500 steps of eight crops."""
+    name = "restorer_conv" if form in CONVOLUTIONS else "restorer"
+    return denoise(form, seed, data, True, lambda form: Noise(start(create_model(name), form)))
+
+
+# --- a head that counts on frozen features ---------------------------------------------------------------------------
+
+
+def counting(form: str, seed: int, data: Path) -> dict[str, Any]:
+    """A decoder on EfficientNet-lite0's features, 250 steps of eight crops; MAE on held-out training photos."""
+    views = held_out(read_views(data, data / "lite0_features"))
+    decoder = start(heads.new_decoder("conv" if form in CONVOLUTIONS else "pixel", seed), form)
+    assert isinstance(decoder, DensityDecoder)
+    heads.train(decoder, views, 250, seed, heads.LOSS)
+    return dict(heads.scores(decoder, views))
+
+
 # --- LeNet on a fifth of CIFAR-10 ------------------------------------------------------------------------------------
 
 
-def lenet(form: str, seed: int, data: Path, optimiser: str = "sgd") -> dict[str, Any]:
-    """10,000 training images, 5,000 others of the training set for validation; five epochs, mirrored at random."""
+def lenet(form: str, seed: int, data: Path, optimiser: str = "sgd", epochs: int = 5) -> dict[str, Any]:
+    """10,000 training images, 5,000 others of the training set for validation; five epochs."""
     images, labels = read_cifar(data)
     draw = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
@@ -324,18 +361,23 @@ def lenet(form: str, seed: int, data: Path, optimiser: str = "sgd") -> dict[str,
     else:
         method = torch.optim.AdamW(groups(model, 1e-2), 2e-3)
     curve = []
-    train, held_out = slice(0, 10_000), slice(10_000, 15_000)
-    for loss in _epochs(model, method, images[train], labels[train], 5, 128, draw):
+    train, other = slice(0, 10_000), slice(10_000, 15_000)
+    for loss in _epochs(model, method, images[train], labels[train], epochs, 128, draw):
         with torch.no_grad():
-            tested = error(model.eval(), images[held_out], labels[held_out])
+            tested = error(model.eval(), images[other], labels[other])
             with statistics_of_the_batch(model):
-                trained = error(model, images[held_out], labels[held_out])
+                trained = error(model, images[other], labels[other])
         curve.append([loss, tested, trained])
     return {"error": curve[-1][1], "error, batch statistics": curve[-1][2], "train loss": curve[-1][0], "curve": curve}
 
 
 def lenet_adamw(form: str, seed: int, data: Path) -> dict[str, Any]:
     return lenet(form, seed, data, "adamw")
+
+
+def lenet_long(form: str, seed: int, data: Path) -> dict[str, Any]:
+    """Fifteen epochs: does a slow start catch up?"""
+    return lenet(form, seed, data, epochs=15)
 
 
 def error(model: nn.Module, images: Tensor, labels: Tensor) -> float:
@@ -354,7 +396,10 @@ def read_cifar(data: Path) -> tuple[Tensor, Tensor]:
     return images, torch.tensor([files[i][1] for i in order])
 
 
-PROBLEMS = {f.__name__: f for f in (two_colours, toy, toy_adam, patches, uniform, lenet, lenet_adamw)}
+PROBLEMS = {
+    f.__name__: f
+    for f in (two_colours, toy, toy_adam, patches, uniform, restorer, counting, lenet, lenet_adamw, lenet_long)
+}
 
 
 def without_nan(value: Any) -> Any:
