@@ -34,7 +34,7 @@ from paper.results import HERE, RESULTS, Row, result
 
 DATASET, HEAD = "tinyimagenet20", "classifier"
 BATCH, EPOCHS, SEEDS, SHIFT = 64, 4, (0, 1, 2), 4
-RATES = (1e-4, 5e-4, 2e-3, 1e-2)
+RATES = (3e-5, 1e-4, 5e-4, 2e-3, 1e-2)
 # The head begins with zeros in all methods, and has this rate in all of them.
 HEAD_RATE = 3e-3
 RANK, HIDDEN = 4, 8

@@ -123,6 +123,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.eps = given.squeeze.eps, given.predict.eps
     ctx.numbers = (*given.window, given.groups)
     ctx.mark_non_differentiable(*maps)
+    ctx.set_materialize_grads(False)  # else every step fills maps of zeros, as large as Φ's, for gradients nobody reads
     ctx.save_for_backward(*maps, given.x, *given.squeeze[:3], *given.predict[:3], given.bases, given.mixing)
 
 
