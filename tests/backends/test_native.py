@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -74,6 +75,23 @@ def test_narrow_groups(groups, before, after, dtype, layout):
         run = partial(adaptive_conv2d, padding=side // 2, groups=groups)
         compare(run, inputs, dtype, LAYOUTS[layout])
         compare_without_gradients(run, inputs, dtype, LAYOUTS[layout])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("options", [{}, {"stride": 2}, {"stride": (1, 3), "dilation": 2}, {"groups": 5}])
+@pytest.mark.parametrize(("channels", "side"), [(10, 5), (40, 3), (90, 7), (110, 7)])
+def test_the_gradient_of_the_atoms_with_pixels_and_with_channels_in_the_lanes(channels, side, options, dtype):
+    """Which of the two depends on channels, taps and the length of a row."""
+    for with_bases in (True, False):
+        window = {"padding": side // 2, "stride": 1, "dilation": 1, "groups": 1, **options}
+        x, weight = torch.randn(2, channels, 14, 21), torch.empty(10, channels, side, side)
+        settings = {name: window[name] for name in ("padding", "stride", "dilation")}
+        size = F.conv2d(x.to("meta"), weight.to("meta"), **settings).shape[2:]
+        bases = multiscale_fourier_bessel(side) if with_bases else None
+        elements = 6 * (side // 2) if with_bases else side**2
+        mixing = torch.randn(10, channels // window["groups"], 7)
+        inputs = [x, torch.randn(2, 7, elements, *size), bases, mixing, torch.randn(10)]
+        compare(partial(adaptive_conv2d, **window), inputs, dtype, LAYOUTS["channels_last"])
 
 
 @given(cases(largest_side=7), st.sampled_from(DTYPES), st.sampled_from(sorted(LAYOUTS)))

@@ -13,7 +13,7 @@ import acda
 from acda.backends import native
 
 PROJECT = Path(acda.__file__).parent.parent
-TESTS = [f"test_{name}.py" for name in ("native", "native_generator", "native_groups", "native_layer", "winograd")]
+TESTS = ["test_winograd.py", *(f"test_native{of}.py" for of in ("", "_generator", "_groups", "_layer", "_training"))]
 
 pytestmark = [
     pytest.mark.slow,

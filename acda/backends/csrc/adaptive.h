@@ -11,26 +11,28 @@
 
 namespace {
 
-// One call of adaptive_conv2d.
+// One call of adaptive_conv2d. phi: in place of alpha
 template <class Set, class T>
-void forward(const Geometry& s, const T* x, const T* alpha, const T* bases, const T* mixing, const T* bias, T* y) {
+void forward(
+    const Geometry& s, const T* x, const T* alpha, const T* bases, const T* mixing, const T* bias, T* y,
+    const Unsquashed<T>* phi = nullptr) {
   const typename Set::template Plan<T> plan(s, bases, false);
   const typename Set::template Packed<T> packed(s, plan, bases, mixing, bias, false);
   using Walk = typename Set::template Walk<T>;
-  walk_freely(s.B * s.P, [&] { return Walk(s, plan, packed, x, alpha, nullptr, y, nullptr, nullptr); });
+  walk_freely(s.B * s.P, [&] { return Walk(s, plan, packed, x, alpha, nullptr, y, nullptr, nullptr, phi); });
 }
 
-// Its gradients; those of mixing and bias are added to zeros.
+// Its gradients; those of mixing and bias are added to zeros. With phi, dalpha is that of the coefficients before Tanh.
 template <class Set, class T>
 void backward(
     const Geometry& s, const T* grad, const T* x, const T* alpha, const T* bases, const T* mixing, T* dx, T* dalpha, T* dmixing,
-    T* dbias) {
+    T* dbias, const Unsquashed<T>* phi = nullptr) {
   const typename Set::template Plan<T> plan(s, bases, true);
   const typename Set::template Packed<T> packed(s, plan, bases, mixing, nullptr, true);
   using Walk = typename Set::template Walk<T>;
   std::vector<uint8_t> written(s.B * s.H);
   const auto walks = in_shares<Walk>(s.B * s.P, [&](int64_t first, int64_t last) {
-    auto walk = std::make_unique<Walk>(s, plan, packed, x, alpha, grad, nullptr, dx, dalpha);
+    auto walk = std::make_unique<Walk>(s, plan, packed, x, alpha, grad, nullptr, dx, dalpha, phi);
     walk->written = written.data();
     walk->run(first, last);
     return walk;

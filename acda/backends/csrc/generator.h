@@ -140,7 +140,8 @@ void find_facts(const Norm<T>& n, const T* u, T* facts) {
   }
 }
 
-// The gradients of u, weight and bias, from that of y; du may be the memory of the gradient.
+// The gradients of u, weight and bias, from that of y; du may be the memory of the gradient. Without y, the gradient is the
+// one before Tanh, in du already.
 template <class Set, class T>
 void squash_back(
     const Norm<T>& n, bool fixed, const T* mean, const T* var, const T* grad, const T* y, const T* u, T* du, T* dweight,
@@ -151,8 +152,10 @@ void squash_back(
   using Pair = std::pair<std::vector<double>, std::vector<double>>;
   for (const auto& part : in_shares<Pair>(n.rows, [&](int64_t first, int64_t last) {
          auto part = std::make_unique<Pair>(std::vector<double>(O), std::vector<double>(O));
-         const int64_t at = first * n.width * O;
-         NormTanh::sums(O, grad + at, y + at, u + at, mean, (last - first) * n.width, part->first.data(), part->second.data());
+         for (int64_t row = first, at = row * n.width * O; row < last; ++row, at += n.width * O) {
+           if (y) NormTanh::through_tanh(n.width * O, grad + at, y + at, du + at);
+           NormTanh::sums(O, du + at, u + at, mean, n.width, part->first.data(), part->second.data());
+         }
          return part;
        }))
     for (int64_t o = 0; o < O; ++o) sum[o] += part->first[o], product[o] += part->second[o];
@@ -169,8 +172,7 @@ void squash_back(
   }
   torch::stable::parallel_for(0, n.rows, 1, [&](int64_t first, int64_t last) {
     const int64_t at = first * n.width * O;
-    NormTanh::backward(
-        O, grad + at, y + at, u + at, mean, scale.data(), offset.data(), slope.data(), du + at, (last - first) * n.width);
+    NormTanh::backward(O, du + at, u + at, mean, scale.data(), offset.data(), slope.data(), (last - first) * n.width);
   });
 }
 

@@ -10,6 +10,12 @@ struct Geometry {
   bool has_bases, has_mixing, planar;
 };
 
+// Φ's last map and its normalisation: the coefficients are tanh((u - mean) * scale + shift).
+template <class T>
+struct Unsquashed {
+  const T *u, *mean, *scale, *shift;
+};
+
 // A convolution of the generator; negative padding crops the map.
 struct ConvGeometry {
   int64_t B, H, W, C, O, k, P, Q, sy, sx, py, px;

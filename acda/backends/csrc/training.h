@@ -19,6 +19,10 @@ struct LayerParts {
   ConvGeometry squeeze, predict;
   const T *squeeze_weight, *predict_weight, *bases, *mixing, *bias;
   Norm<T> first, second;
+
+  Unsquashed<T> coefficients(const T* u2, const T* facts2) const {
+    return {u2, second.mean_in(facts2), second.scale_in(facts2), second.shift_in(facts2)};
+  }
 };
 
 template <class Set, class T>
@@ -32,10 +36,8 @@ void train_forward(const LayerParts<T>& l, const T* x, T* y, T* u1, T* facts1, T
     convolve<Set, T>(l.predict, hidden.data(), l.predict_weight, nullptr, false, u2, false);
   }
   find_facts<Set, T>(l.second, u2, facts2);
-  Scratch<T> alpha;
-  alpha.resize(l.second.channels * l.second.rows * l.second.width, false);
-  squash<Set, T>(l.second, facts2, u2, alpha.data());
-  forward<Set, T>(l.s, x, alpha.data(), l.bases, l.mixing, l.bias, y);
+  const Unsquashed<T> phi = l.coefficients(u2, facts2);
+  forward<Set, T>(l.s, x, nullptr, l.bases, l.mixing, l.bias, y, &phi);
 }
 
 // Where the gradients go. dsqueeze, dpredict, dmixing and dbias are added to zeros.
@@ -49,19 +51,14 @@ template <class Set, class T>
 void train_backward(
     const LayerParts<T>& l, bool fixed1, bool fixed2, const T* grad, const T* x, const T* u1, const T* facts1, const T* u2,
     const T* facts2, const LayerGradients<T>& d) {
-  const int64_t maps = l.second.channels * l.second.rows * l.second.width;
   const int64_t hidden_maps = l.first.channels * l.first.rows * l.first.width;
   Scratch<T> du2, hidden, du1;
-  du2.resize(maps, false);
-  {
-    Scratch<T> alpha;
-    alpha.resize(maps, false);
-    squash<Set, T>(l.second, facts2, u2, alpha.data());
-    backward<Set, T>(l.s, grad, x, alpha.data(), l.bases, l.mixing, d.x, du2.data(), d.mixing, d.bias);
-    squash_back<Set, T>(
-        l.second, fixed2, l.second.mean_in(facts2), l.second.var_in(facts2), du2.data(), alpha.data(), u2, du2.data(),
-        d.weight2, d.bias2);
-  }
+  du2.resize(l.second.channels * l.second.rows * l.second.width, false);
+  const Unsquashed<T> phi = l.coefficients(u2, facts2);
+  backward<Set, T>(l.s, grad, x, nullptr, l.bases, l.mixing, d.x, du2.data(), d.mixing, d.bias, &phi);
+  squash_back<Set, T>(
+      l.second, fixed2, l.second.mean_in(facts2), l.second.var_in(facts2), nullptr, nullptr, u2, du2.data(), d.weight2,
+      d.bias2);
   hidden.resize(hidden_maps, false);
   squash<Set, T>(l.first, facts1, u1, hidden.data());
   differentiate<Set, T>(l.predict, hidden.data(), du2.data(), d.predict);
