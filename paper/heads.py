@@ -9,7 +9,6 @@ is not trained again. A run takes some five minutes on one core.
 """
 
 import argparse
-import json
 import math
 import statistics
 import time
@@ -26,7 +25,7 @@ from acda.models.lite_counter import DensityDecoder, LiteCounter
 from acda.support.environment import write_results
 from acda.training.tasks.task import rate_at
 from paper.crowd_views import CROP, View, Views, batch_of, held_out, read_views
-from paper.results import HERE, RESULTS, Row, result
+from paper.results import HERE, RESULTS, rows_made_with, seeds_of, with_seed
 
 DATASET = "shanghaitech_a"
 STEPS, BATCH, EMPTY, RATE, DECAY, SEEDS = 500, 8, 1, 1e-3, 1e-4, (0, 1, 2)
@@ -109,21 +108,11 @@ def scores(decoder: DensityDecoder, views: Views) -> dict[str, float]:
     }
 
 
-def rows_of(out: Path, budget: str) -> list[Row]:
-    """The rows of a results file; one that was made with another budget is refused."""
-    if not out.exists():
-        return []
-    found = json.loads(out.read_text())
-    if found["circumstances"]["budget"] != budget:
-        raise SystemExit(f"{out} is for {found['circumstances']['budget']}, not for {budget}. Choose another --out.")
-    return list(found["rows"])
-
-
 def search(
     views: Views, method: str, steps: int, losses: list[str], rates: list[float], out: Path, budget: str
 ) -> None:
     """The errors of one method with each loss and learning rate, seed 0, on training photos that are held out."""
-    rows = rows_of(out, budget)
+    rows = rows_made_with(budget, out)
     parts = held_out(views)
     for loss, rate in product(losses, rates):
         if not any((row["method"], row["loss"], row["rate"]) == (method, loss, rate) for row in rows):
@@ -133,18 +122,6 @@ def search(
             rows.append({"method": method, "loss": loss, "rate": rate, **scores(decoder, parts)})
             write_results(out, rows, budget=budget, seed=0)
             print(rows[-1], flush=True)
-
-
-def with_run(rows: list[Row], method: str, seed: int, found: dict[str, float]) -> list[Row]:
-    """The rows with one more seed: means, standard deviations, and the values of each seed."""
-    own = []
-    for metric, value in found.items():
-        before = [row["each"] for row in rows if (row["model"], row["metric"]) == (method, metric)]
-        each = {**(before[0] if before else {}), str(seed): value}
-        spread = {"deviation": round(statistics.stdev(each.values()), 2)} if len(each) > 1 else {}
-        mean = round(statistics.mean(each.values()), 3)
-        own.append(result("heads", DATASET, method, metric, mean, each=each, **spread))
-    return [row for row in rows if row["model"] != method] + own
 
 
 def main() -> None:
@@ -167,10 +144,10 @@ def main() -> None:
         search(views, options.methods[0], options.steps, options.losses, options.rates, out, budget)
         return
     out, budget = options.out or RESULTS / "heads.json", f"{budget}, loss: {LOSS}"
-    rows = rows_of(out, budget)
+    rows = rows_made_with(budget, out)
     for seed in options.seeds:
         for method in options.methods:
-            if str(seed) in {seed for row in rows if row["model"] == method for seed in row["each"]}:
+            if seed in seeds_of(row for row in rows if row["model"] == method):
                 continue
             print(method, seed, flush=True)
             decoder = new_decoder(method, seed)
@@ -178,8 +155,8 @@ def main() -> None:
             torch.save(decoder.state_dict(), options.cache / f"head_{method}_{seed}.pt")
             millions = sum(p.numel() for p in decoder.parameters()) / 1e6
             found = {**scores(decoder, views), "parameters": round(millions, 3)}
-            rows = with_run(rows, method, seed, found)
-            write_results(out, rows, budget=budget, seeds=sorted({int(s) for row in rows for s in row["each"]}))
+            rows = with_seed(rows, "heads", DATASET, method, seed, found)
+            write_results(out, rows, budget=budget, seeds=seeds_of(rows))
             print(found, flush=True)
 
 

@@ -13,7 +13,6 @@ the stem and 16 depthwise layers: there the channels share k² atoms, so that th
 
 import argparse
 import json
-import statistics
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable
@@ -30,7 +29,7 @@ from acda.support.environment import write_results
 from acda.support.extras import need
 from acda.training.data.classes import ImageSet, read_image_sets
 from acda.training.tasks.task import rate_at
-from paper.results import HERE, RESULTS, Row, result
+from paper.results import HERE, RESULTS, Row, rows_made_with, seeds_of, with_seed
 
 DATASET, HEAD = "tinyimagenet20", "classifier"
 BATCH, EPOCHS, SEEDS, SHIFT = 64, 4, (0, 1, 2), 4
@@ -212,7 +211,7 @@ def place_in_class(labels: Tensor) -> Tensor:
 
 def search(train_set: ImageSet, methods: Iterable[str], epochs: int, out: Path, budget: str) -> None:
     """The error of each method at each rate, seed 0, on images held out of the training set."""
-    rows: list[dict[str, Any]] = rows_of(out, budget)
+    rows: list[dict[str, Any]] = rows_made_with(budget, out)
     held_out = place_in_class(train_set.labels) % HELD_OUT == 0
     parts = part_of(train_set, ~held_out), part_of(train_set, held_out)
     for method in methods:
@@ -230,27 +229,6 @@ def best_rate(method: str, searched: Path) -> float:
     if not own:
         raise SystemExit(f"{searched} has no learning rate for {method}: run with --search first.")
     return float(min(own, key=lambda row: row["error"])["rate"])
-
-
-def rows_of(out: Path, budget: str) -> list[Any]:
-    """The rows of a results file; one that was made with another budget is refused."""
-    if not out.exists():
-        return []
-    found = json.loads(out.read_text())
-    if found["circumstances"]["budget"] != budget:
-        raise SystemExit(f"{out} is for {found['circumstances']['budget']}, not for {budget}. Choose another --out.")
-    return list(found["rows"])
-
-
-def with_run(rows: list[Row], method: str, rate: float, seed: int, found: dict[str, float]) -> list[Row]:
-    """The rows with one more seed: means, the standard deviation of the error, and the error of each seed."""
-    before = [row["errors"] for row in rows if (row["model"], row["metric"]) == (method, "top1_error")]
-    errors = {**(before[0] if before else {}), str(seed): found["top1_error"]}
-    means = {**found, "top1_error": round(statistics.mean(errors.values()), 3)}
-    spread = {"deviation": round(statistics.stdev(errors.values()), 3)} if len(errors) > 1 else {}
-    facts = {"top1_error": {"errors": errors, "rate": rate, **spread}}
-    own = [result("tuning", DATASET, method, name, value, **facts.get(name, {})) for name, value in means.items()]
-    return [row for row in rows if row["model"] != method] + own
 
 
 def main() -> None:
@@ -272,15 +250,14 @@ def main() -> None:
     if options.search:
         search(train_set, options.methods, options.epochs, options.rates, budget)
         return
-    rows: list[Row] = rows_of(options.out, budget)
+    rows: list[Row] = rows_made_with(budget, options.out)
     for seed in options.seeds:
         for method in options.methods:
-            done = [s for row in rows if row["model"] == method for s in row.get("errors", {})]
-            if str(seed) not in done:
+            if seed not in seeds_of(row for row in rows if row["model"] == method):
                 rate = best_rate(method, options.rates)
-                rows = with_run(rows, method, rate, seed, run(method, rate, seed, train_set, test_set, options.epochs))
-                every = sorted({int(s) for row in rows for s in row.get("errors", {})})
-                write_results(options.out, rows, budget=budget, seeds=every)
+                found = run(method, rate, seed, train_set, test_set, options.epochs)
+                rows = with_seed(rows, "tuning", DATASET, method, seed, found, rate=rate)
+                write_results(options.out, rows, budget=budget, seeds=seeds_of(rows))
                 print(method, seed, rows[-3:], flush=True)
 
 

@@ -9,7 +9,6 @@ the file has is not trained again. A run takes two to four minutes on one core.
 """
 
 import argparse
-import statistics
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acda import AdaptiveConv2d
-from paper.results import Row, read, result, write
+from paper.results import Row, read, seeds_of, with_seed, write
 from paper.start import CHANNELS, CROP, STEPS, Block, crop_of, freeze_norms, read_photos, statistics_of_the_batch
 
 SIGMA, SQUARE = 25 / 255, 16
@@ -89,17 +88,6 @@ def score(model: nn.Module, photos: list[np.ndarray], spread: float) -> dict[str
         return {"psnr": tested, "psnr_batch": mean_psnr()}
 
 
-def with_run(rows: list[Row], method: str, spread: float, seed: int, found: dict[str, float]) -> list[Row]:
-    """The rows with one more seed: means, and the score of each seed."""
-    dataset = SPREADS[spread]
-    for metric, value in found.items():
-        own = [r for r in rows if (r["model"], r["dataset"], r["metric"]) == (method, dataset, metric)]
-        seeds = {**(own[0]["seeds"] if own else {}), str(seed): round(value, 3)}
-        mean = round(statistics.mean(seeds.values()), 3)
-        rows = [r for r in rows if r not in own] + [result("variation", dataset, method, metric, mean, seeds=seeds)]
-    return rows
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -112,12 +100,13 @@ def main() -> None:
     for seed in options.seeds:
         for spread in options.spreads:
             for method in options.methods:
-                own = [r for r in rows if (r["model"], r["dataset"]) == (method, SPREADS[spread])]
-                if any(str(seed) in r["seeds"] for r in own):
+                dataset = SPREADS[spread]
+                if seed in seeds_of(r for r in rows if (r["model"], r["dataset"]) == (method, dataset)):
                     continue
-                rows = with_run(rows, method, spread, seed, run(method, spread, seed, options.data))
-                every = sorted({int(s) for row in rows for s in row["seeds"]})
-                write("variation", rows, budget=f"{STEPS} steps of 8 crops of {CROP}×{CROP}, AdamW", seeds=every)
+                found = run(method, spread, seed, options.data)
+                rows = with_seed(rows, "variation", dataset, method, seed, {k: round(v, 3) for k, v in found.items()})
+                budget = f"{STEPS} steps of 8 crops of {CROP}×{CROP}, AdamW"
+                write("variation", rows, budget=budget, seeds=seeds_of(rows))
                 print({"method": method, "spread": spread, "seed": seed, **rows[-2]}, flush=True)
 
 

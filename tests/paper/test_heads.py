@@ -1,6 +1,5 @@
 """Heads on frozen features: the parts that need neither the photos nor ImageNet's weights."""
 
-import json
 import math
 
 import numpy as np
@@ -92,23 +91,6 @@ def test_a_seed_gives_a_decoder_that_learns(method):
     found = heads.scores(decoder, views)
     assert found["mae"] == found["rmse"]
     assert found["most_without_people"] >= 0
-
-
-def test_seeds_become_one_row_with_their_mean():
-    rows = heads.with_run([], "pixel", 0, {"mae": 80.0, "parameters": 0.5})
-    rows = heads.with_run(rows, "pixel", 1, {"mae": 90.0, "parameters": 0.5})
-    rows = heads.with_run(rows, "conv", 0, {"mae": 85.0, "parameters": 0.3})
-    (mae,) = (row for row in rows if (row["model"], row["metric"]) == ("pixel", "mae"))
-    assert (mae["value"], mae["each"], mae["deviation"]) == (85.0, {"0": 80.0, "1": 90.0}, 7.07)
-    assert len(rows) == 4
-
-
-def test_another_budget_is_refused(tmp_path):
-    out = tmp_path / "heads.json"
-    assert heads.rows_of(out, "much") == []
-    out.write_text(json.dumps({"rows": [1], "circumstances": {"budget": "little"}}))
-    with pytest.raises(SystemExit, match="is for little, not for much"):
-        heads.rows_of(out, "much")
 
 
 def test_crops_for_all_layers_keep_heads_and_pixels_together(crowd, monkeypatch):

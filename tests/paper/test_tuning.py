@@ -53,26 +53,6 @@ def test_every_method_starts_as_the_network_and_trains_its_head(base, x, method)
     assert (tuning.shipped_bytes(model, method) < 200_000) == (method in ("last_layer", "atoms"))
 
 
-def test_seeds_become_one_row_with_their_mean():
-    found = {"top1_error": 10.0, "tuned_parameters": 1.0, "shipped_kilobytes": 2.0}
-    rows = tuning.with_run([], "atoms", 1e-3, 0, found)
-    rows = tuning.with_run(rows, "atoms", 1e-3, 1, {**found, "top1_error": 14.0})
-    rows = tuning.with_run(rows, "full", 1e-3, 0, found)
-    error, *_ = (row for row in rows if (row["model"], row["metric"]) == ("atoms", "top1_error"))
-    assert (error["value"], error["errors"]) == (12.0, {"0": 10.0, "1": 14.0})
-    assert error["deviation"] == pytest.approx(2.828, abs=1e-3)
-    assert len(rows) == 6
-
-
-def test_another_budget_is_refused(tmp_path):
-    out = tmp_path / "tuning.json"
-    assert tuning.rows_of(out, "much") == []
-    out.write_text(json.dumps({"rows": [1], "circumstances": {"budget": "little"}}))
-    assert tuning.rows_of(out, "little") == [1]
-    with pytest.raises(SystemExit, match="is for little, not for much"):
-        tuning.rows_of(out, "much")
-
-
 def test_the_best_rate_is_chosen(tmp_path):
     rows = [{"method": "atoms", "rate": rate, "error": error} for rate, error in ((1e-3, 20), (2e-3, 10), (1e-2, 30))]
     (tmp_path / "rates.json").write_text(json.dumps({"rows": rows}))
