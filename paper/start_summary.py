@@ -34,11 +34,14 @@ LABELS = {
 SCORES = {
     "patches": ("PSNR", 2),
     "uniform": ("PSNR", 2),
+    "restorer": ("PSNR", 2),
+    "counting": ("mae", 1),
     "lenet": ("error", 1),
     "lenet_adamw": ("error", 1),
+    "lenet_long": ("error", 1),
     "toy_adam": ("loss", 7),
 }
-METRICS = {"PSNR": "psnr", "error": "top1_error", "loss": "mse"}
+METRICS = {"PSNR": "psnr", "error": "top1_error", "mae": "mae", "loss": "mse"}
 
 
 def main() -> None:
