@@ -124,7 +124,7 @@ def train_mode(model: nn.Module) -> None:
 
 
 def prepared(images: Tensor) -> Tensor:
-    return images.float() / 127.5 - 1
+    return (images.float() / 127.5 - 1).to(memory_format=torch.channels_last)
 
 
 def mirrored_and_shifted(images: Tensor, draw: torch.Generator) -> Tensor:
@@ -187,7 +187,8 @@ def changed(model: nn.Module, method: str) -> dict[str, Tensor]:
 
 def run(method: str, rate: float, seed: int, train_set: ImageSet, test_set: ImageSet, epochs: int) -> dict[str, float]:
     torch.manual_seed(seed)
-    model = METHODS[method](network(len(train_set.classes)))
+    # Depthwise layers train a quarter faster with the channels last.
+    model = METHODS[method](network(len(train_set.classes))).to(memory_format=torch.channels_last)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     train(model, train_set, rate, epochs, seed)
     return {
