@@ -171,7 +171,9 @@ def shipped_bytes(model: nn.Module, method: str) -> int:
         if method == "atoms":
             tune.save_atoms(model, file, also=f"{HEAD}.*")
         else:
-            need("safetensors.torch", "photos").save_file(changed(model, method), file)
+            need("safetensors.torch", "photos").save_file(
+                {name: t.contiguous() for name, t in changed(model, method).items()}, file
+            )
         return file.stat().st_size
 
 
