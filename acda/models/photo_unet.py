@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from acda.layers import AdaptiveConv2d
+from acda.models.noise_hints import NoiseHints
 from acda.models.whole_strides import in_whole_strides
 
 
@@ -19,6 +20,7 @@ class PhotoUNet(nn.Module):
     width: channels at half the resolution; twice as many at a quarter
     outer, inner: residual blocks before and after the quarter, each; blocks there
     conv, kernel_size: the first layer of each block
+    hints: also give it measurements of the photo's noise, see NoiseHints
     layer: further arguments of that layer, such as hidden=32
     x: (B, 3, H, W), about 0 to 1    returns: the same shape
 
@@ -27,9 +29,8 @@ class PhotoUNet(nn.Module):
     torch.Size([1, 3, 21, 34])
     """
 
-    # Pixels per output pixel, and the period of the network: shifted by so many pixels, it does the same.
+    # Pixels per output pixel.
     cell = 1
-    stride = 4
 
     def __init__(
         self,
@@ -39,9 +40,13 @@ class PhotoUNet(nn.Module):
         width: int = 48,
         outer: int = 2,
         inner: int = 4,
+        hints: bool = False,
         **layer: Any,
     ) -> None:
         super().__init__()
+        # The period of the network: shifted by so many pixels, it does the same.
+        self.stride = NoiseHints.stride if hints else 4
+        self.hints = NoiseHints(width) if hints else None
         block = partial(ResidualBlock, conv=partial(conv, **layer), kernel_size=kernel_size)
         self.head = nn.Sequential(nn.PixelUnshuffle(2), nn.Conv2d(12, width, 3, padding=1))
         self.before = nn.Sequential(*(block(width) for _ in range(outer)))
@@ -60,7 +65,8 @@ class PhotoUNet(nn.Module):
         return x - in_whole_strides(self._residual, x, self.stride)
 
     def _residual(self, x: Tensor) -> Tensor:
-        fine = self.before(self.head(x - 0.5))
+        shallow = self.head(x - 0.5)
+        fine = self.before(shallow if self.hints is None else shallow + self.hints(x))
         coarse = self.middle(self.down(fine))
         residual: Tensor = self.tail(self.after(fine + self.up(coarse)))
         return residual
@@ -85,6 +91,8 @@ class ResidualBlock(nn.Module):
 
 PHOTO_UNETS: dict[str, Callable[..., nn.Module]] = {
     "photo_unet": partial(PhotoUNet, hidden=32),
+    "photo_denoiser": partial(PhotoUNet, hidden=32, hints=True),
     # Ordinary convolutions of about the same cost.
     "photo_unet_conv": partial(PhotoUNet, nn.Conv2d, 5),
+    "photo_denoiser_conv": partial(PhotoUNet, nn.Conv2d, 5, hints=True),
 }

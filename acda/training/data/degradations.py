@@ -27,11 +27,13 @@ SHOT, READ = (2e-5, 2e-2), (1e-4, 2e-2)
 # White balance multiplies red and blue, and their noise, by up to this; before the tone curve.
 GAINS = (1.0, 2.2)
 # Shares of the camera's photos: grain as demosaicing leaves it, blurred grain, grain with a coarse part, grain that the
-# three colours share in part, chroma blotches.
-MOSAIC, BLURRED, COARSE, SHARED, BLOTCHES = 0.4, 0.7, 0.7, 0.9, 0.3
+# three colours share in part, grain whose colours the camera smoothed, chroma blotches.
+MOSAIC, BLURRED, COARSE, SHARED, SMOOTHED, BLOTCHES = 0.4, 0.7, 0.5, 0.9, 0.6, 0.3
 # Standard deviation of the blurs in pixels: of grain, and of its coarse part. Largest shares of the variance that is
 # coarse, and that the colours have in common.
 GRAIN_BLUR, COARSE_BLUR, MOST_COARSE, MOST_SHARED = (0.3, 1.3), (1.3, 8.0), 0.6, 0.95
+# Smoothed colours: standard deviation of the blur in pixels, and of the result relative to the brightness.
+COLOUR_BLUR, COLOUR_PART = (1.0, 6.0), (0.2, 0.9)
 # Standard deviation and size in pixels of the blotches.
 BLOTCH, BLOTCH_SIZE = (0.5 / 255, 8 / 255), (3, 12)
 # Before a photo is made smaller: share that is blurred, and by what standard deviation in pixels at most.
@@ -39,7 +41,7 @@ SOFT, SOFTNESS = 0.3, 0.8
 # What makes photos smaller: bicubic and Lanczos filters, or the mean of the pixels that become one.
 REDUCERS = (Image.Resampling.BICUBIC, Image.Resampling.LANCZOS, Image.Resampling.BOX)
 # JPEG: shares of the noisy, the clean and the reduced photos, and range of quality.
-JPEG_NOISY, JPEG_CLEAN, JPEG_SMALL, QUALITY = 0.4, 0.3, 0.3, (60, 98)
+JPEG_NOISY, JPEG_CLEAN, JPEG_SMALL, QUALITY = 0.5, 0.3, 0.3, (60, 98)
 # A crop is degraded with this margin, cut at a random offset, so that JPEG's blocks lie anywhere.
 MARGIN = 16
 
@@ -139,7 +141,17 @@ def grain(shape: torch.Size, generator: torch.Generator) -> Tensor:
     if _happens(COARSE, generator):
         part = _uniform(0, MOST_COARSE, generator)
         noise = _unit(math.sqrt(1 - part) * noise + math.sqrt(part) * coarse)
+    if _happens(SMOOTHED, generator):
+        noise = _unit(with_smooth_colours(noise, generator))
     return noise
+
+
+def with_smooth_colours(noise: Tensor, generator: torch.Generator) -> Tensor:
+    """Fine grain in the brightness, coarse grain in the colours: cameras smooth colours more, and so does JPEG."""
+    brightness = noise.mean(0, keepdim=True)
+    colours = _blurred(noise - brightness, _uniform(*COLOUR_BLUR, generator))
+    strength = _uniform(*COLOUR_PART, generator) * brightness.std() / colours.std().clamp_min(1e-8)
+    return brightness + strength * colours
 
 
 def _unit(noise: Tensor) -> Tensor:
@@ -251,6 +263,6 @@ def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 # By the names that recipes have for them.
 DEGRADATIONS = {
     # Photos as they come from a camera are softer than these, which were made smaller; some on the web are harder.
-    "noise": Degradation(add_noise, held_out_noise, (0.3, 2.5), aliased=0.3),
+    "noise": Degradation(add_noise, held_out_noise, (0.4, 3.0), aliased=0.3),
     "size": Degradation(shrink_and_enlarge, held_out_small, (0.5, 1.5)),
 }
