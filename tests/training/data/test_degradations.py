@@ -20,6 +20,7 @@ from acda.training.data.degradations import (
     shrink_and_enlarge,
     to_light,
     white_noise,
+    with_smooth_colours,
 )
 
 GREY = torch.full((3, 96, 96), 0.5)
@@ -127,6 +128,17 @@ def test_the_noise_of_real_cameras_lies_inside():
         drawn = torch.tensor(found[name]).quantile(torch.tensor([0.02, 0.98]))
         assert drawn[0] < low, name
         assert drawn[1] > high, name
+
+
+def test_smoothed_colours_are_coarse_and_the_brightness_stays():
+    for i in range(10):
+        white = torch.randn(3, 96, 96, generator=generator_for(i))
+        noise = with_smooth_colours(white, generator_for(i))
+        torch.testing.assert_close(noise.mean(0), white.mean(0))
+        colours = noise - noise.mean(0)
+        assert (colours[:, :, 1:] * colours[:, :, :-1]).mean() > 0.6 * colours.square().mean()
+        relative = float(colours.std() / noise.mean(0).std())
+        assert degradations.COLOUR_PART[0] * 0.99 < relative < degradations.COLOUR_PART[1] * 1.01
 
 
 def test_demosaicing_keeps_a_constant_and_correlates_neighbours():
