@@ -99,7 +99,7 @@ def compare(name: str, settings: list[Method], pairs: list[Pair], dataset: str) 
     started, values, shifts = time.perf_counter(), [], []
     for photo, clean, sigma in pairs:
         results = [setting(photo, sigma) for setting in settings]
-        scores = [_psnr(restored, clean) for restored in results]
+        scores = [psnr_of(restored, clean) for restored in results]
         values.append(max(scores))
         best = results[scores.index(max(scores))]
         shifts.append(float(np.abs(best.mean((0, 1)) - clean.mean((0, 1))).max()))
@@ -112,7 +112,7 @@ def compare(name: str, settings: list[Method], pairs: list[Pair], dataset: str) 
     ]
 
 
-def _psnr(photo: Pixels, clean: Pixels) -> float:
+def psnr_of(photo: Pixels, clean: Pixels) -> float:
     # Equal photos have no PSNR in JSON; 99 dB is more than any other pair of uint8 can have.
     return min(99.0, float(psnr(batch(photo), batch(clean))))
 
@@ -140,7 +140,7 @@ def sharp_sets(data: Path) -> dict[str, list[Pixels]]:
     return {
         "set5": [read_rgb(path) for path in sorted((data / "set5").glob("*.png"))],
         "set14": [read_rgb(path) for path in sorted((data / "set14").glob("*.png"))],
-        "free_photos": [_middle(read_rgb(path), 384) for path in read_clean(data / "free_photos")[1]],
+        "free_photos": [middle(read_rgb(path), 384) for path in read_clean(data / "free_photos")[1]],
     }
 
 
@@ -163,7 +163,7 @@ def own_tables(data: Path, with_bm3d: bool, only: list[str] | None, sets: list[s
                 write("alternatives", rows, budget="the packaged denoisers; no other method is trained", seed=0)
 
 
-def _middle(photo: Pixels, side: int) -> Pixels:
+def middle(photo: Pixels, side: int) -> Pixels:
     top, left = ((length - side) // 2 for length in photo.shape[:2])
     return photo[top : top + side, left : left + side]
 

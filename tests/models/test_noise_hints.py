@@ -1,5 +1,7 @@
 """Hints say how strong the noise of a photo is, tell it from texture, and see no farther than they must."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -17,7 +19,7 @@ def noise(sigma: float, mean: float = 0.5, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("part", [LOCAL, NEARBY, AROUND])
 def test_stronger_noise_gives_higher_hints_at_every_place(part):
     levels = [measured(noise(sigma))[:, part] for sigma in (0, 1, 4, 16)]
-    assert all(bool((high > low).all()) for low, high in zip(levels, levels[1:], strict=False))
+    assert all(bool((high > low).all()) for low, high in itertools.pairwise(levels))
 
 
 def test_twice_the_noise_is_two_steps_of_the_logarithm():
