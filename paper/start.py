@@ -10,8 +10,9 @@ validation data: held-out photos, and images taken out of CIFAR's and ShanghaiTe
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,13 @@ from acda import AdaptiveConv2d, AtomGenerator, create_model
 from acda.decompose import decompose_filters
 from acda.models.lite_counter import DensityDecoder
 from acda.support.environment import write_results
-from acda.training.data.patterns import pattern_map
+from acda.training.data.patterns import PatternMap, pattern_map
 from acda.training.tasks.task import rate_at
 from paper import heads
 from paper.crowd_views import held_out, read_views
 
 RESULTS = Path(__file__).parent / "studies" / "start.json"
-CHANNELS, CROP, STEPS = 32, 64, 500
+CHANNELS, CROP, STEPS, TOY_STEPS = 32, 64, 500, 1500
 
 
 class Gained(nn.Module):
@@ -128,6 +129,21 @@ def freeze_norms(model: nn.Module) -> None:
             part.eval()
 
 
+@dataclass(frozen=True)
+class Change:
+    """What a run does otherwise. Scores along the run are in eval and in train mode.
+
+    built: is given the fresh network and the number of steps
+    tested: surrounds each test; is given the network and some inputs of training
+    """
+
+    built: Callable[[nn.Module, int], None] = lambda model, steps: None
+    tested: Callable[[nn.Module, Iterable[Tensor]], AbstractContextManager[None]] = lambda model, inputs: nullcontext()
+
+
+UNCHANGED = Change()
+
+
 # --- two colours, 80 small images: the set on which the paper's start diverges -------------------------------------
 
 
@@ -186,31 +202,44 @@ def _epochs(
 # --- the paper's toy problem, at the demo's budget ------------------------------------------------------------------
 
 
-def toy(form: str, seed: int, data: Path, optimiser: str = "sgd") -> dict[str, Any]:
+def toy(form: str, seed: int, data: Path, optimiser: str = "sgd", change: Change = UNCHANGED) -> dict[str, Any]:
     """One 7×7 layer, 1,500 steps on one image; mean square error in eval and in train mode, and the size of mixing."""
     scene = pattern_map(seed)
     torch.manual_seed(seed)
     layer: nn.Module = nn.Conv2d(1, 1, 7, padding=3)
     if form not in CONVOLUTIONS:
         layer = start(AdaptiveConv2d(1, 1, 7, padding=3), form)
+    change.built(layer, TOY_STEPS)
     method: torch.optim.Optimizer = torch.optim.Adam(layer.parameters(), lr=0.01)
     if optimiser == "sgd":
         method = torch.optim.SGD(layer.parameters(), lr=0.01, momentum=0.9)
     curve = []
-    for step in range(1500):
+    for step in range(TOY_STEPS):
         loss = (layer(scene.image) - scene.target).square().mean()
         method.zero_grad()
         loss.backward()
         method.step()
         if step in (0, 19, 49, 99) or step % 100 == 99:
             curve.append([step + 1, float(loss.detach()), float(layer.weight.detach().norm())])  # type: ignore[operator]
-    with torch.no_grad():
-        tested = float((layer.eval()(scene.image) - scene.target).square().mean())
+            if change is not UNCHANGED:
+                curve[-1] += toy_scores(layer, scene, change)
+    tested, _ = toy_scores(layer, scene, change)
     return {"loss": tested, "train loss": curve[-1][1], "curve": curve}
 
 
-def toy_adam(form: str, seed: int, data: Path) -> dict[str, Any]:
-    return toy(form, seed, data, "adam")
+@torch.no_grad()
+def toy_scores(layer: nn.Module, scene: PatternMap, change: Change) -> tuple[float, float]:
+    """Mean square error in eval and in train mode."""
+    with change.tested(layer.eval(), [scene.image]):
+        tested = float((layer(scene.image) - scene.target).square().mean())
+    with statistics_of_the_batch(layer):
+        trained = float((layer(scene.image) - scene.target).square().mean())
+    layer.train()
+    return tested, trained
+
+
+def toy_adam(form: str, seed: int, data: Path, change: Change = UNCHANGED) -> dict[str, Any]:
+    return toy(form, seed, data, "adam", change)
 
 
 # --- noise that varies over the photo, and noise that does not -------------------------------------------------------
@@ -269,13 +298,19 @@ class Noise(nn.Module):
 
 
 def denoise(
-    form: str, seed: int, data: Path, varying: bool, network: Callable[[str], nn.Module] = residual_network
+    form: str,
+    seed: int,
+    data: Path,
+    varying: bool,
+    network: Callable[[str], nn.Module] = residual_network,
+    change: Change = UNCHANGED,
 ) -> dict[str, Any]:
     """AdamW, 500 steps of eight crops; PSNR on the held-out photos, in eval mode and with the batch's statistics."""
     train, tested = read_photos(data)
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     model = network(form)
+    change.built(model, STEPS)
     optimiser = torch.optim.AdamW(model.parameters(), 2e-3, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=STEPS, pct_start=0.1)
     curve = []
@@ -294,7 +329,7 @@ def denoise(
         schedule.step()
         if step % 100 == 99:
             with torch.no_grad():
-                curve.append([step + 1, float(loss), *score(model, tested, varying)])
+                curve.append([step + 1, float(loss), *score(model, tested, varying, train, change)])
     return {"PSNR": curve[-1][2], "PSNR, batch statistics": curve[-1][3], "curve": curve}
 
 
@@ -303,7 +338,17 @@ def crop_of(photo: np.ndarray, random: np.random.Generator) -> Tensor:
     return torch.from_numpy(photo[top : top + CROP, left : left + CROP].transpose(2, 0, 1) / np.float32(255))
 
 
-def score(model: nn.Module, photos: list[np.ndarray], varying: bool) -> tuple[float, float]:
+def noisy_crops(photos: list[np.ndarray], varying: bool) -> Iterator[Tensor]:
+    """Batches as those of training, without an end, and always the same."""
+    random = np.random.default_rng(98)
+    while True:
+        clean = torch.stack([crop_of(photos[i], random) for i in random.integers(0, len(photos), 8)])
+        yield clean + noise_for(random, 8, CROP, varying)
+
+
+def score(
+    model: nn.Module, photos: list[np.ndarray], varying: bool, train: list[np.ndarray], change: Change
+) -> tuple[float, float]:
     random = np.random.default_rng(99)
     clean = torch.stack([torch.from_numpy(p.transpose(2, 0, 1) / np.float32(255)) for p in photos])
     noisy = clean + torch.cat([noise_for(random, 1, 256, varying) for _ in photos])
@@ -313,7 +358,8 @@ def score(model: nn.Module, photos: list[np.ndarray], varying: bool) -> tuple[fl
         return float((-10 * (restored - clean).square().mean((1, 2, 3)).log10()).mean())
 
     training = [part.training for part in model.modules()]
-    tested = mean_psnr() if not model.eval().training else 0.0
+    with change.tested(model.eval(), noisy_crops(train, varying)):
+        tested = mean_psnr()
     with statistics_of_the_batch(model):
         trained = mean_psnr()
     for part, mode in zip(model.modules(), training, strict=True):
@@ -321,8 +367,8 @@ def score(model: nn.Module, photos: list[np.ndarray], varying: bool) -> tuple[fl
     return tested, trained
 
 
-def patches(form: str, seed: int, data: Path) -> dict[str, Any]:
-    return denoise(form, seed, data, varying=True)
+def patches(form: str, seed: int, data: Path, change: Change = UNCHANGED) -> dict[str, Any]:
+    return denoise(form, seed, data, varying=True, change=change)
 
 
 def uniform(form: str, seed: int, data: Path) -> dict[str, Any]:
@@ -350,12 +396,15 @@ def counting(form: str, seed: int, data: Path) -> dict[str, Any]:
 # --- LeNet on a fifth of CIFAR-10 ------------------------------------------------------------------------------------
 
 
-def lenet(form: str, seed: int, data: Path, optimiser: str = "sgd", epochs: int = 5) -> dict[str, Any]:
+def lenet(
+    form: str, seed: int, data: Path, optimiser: str = "sgd", epochs: int = 5, change: Change = UNCHANGED
+) -> dict[str, Any]:
     """10,000 training images, 5,000 others of the training set for validation; five epochs."""
     images, labels = read_cifar(data)
     draw = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     model = start(create_model("lenet" if form in CONVOLUTIONS else "lenet_acda"), form)
+    change.built(model, epochs * (10_000 // 128))
     if optimiser == "sgd":
         method: torch.optim.Optimizer = torch.optim.SGD(groups(model, 5e-4), 0.05, momentum=0.9, nesterov=True)
     else:
@@ -364,7 +413,8 @@ def lenet(form: str, seed: int, data: Path, optimiser: str = "sgd", epochs: int 
     train, other = slice(0, 10_000), slice(10_000, 15_000)
     for loss in _epochs(model, method, images[train], labels[train], epochs, 128, draw):
         with torch.no_grad():
-            tested = error(model.eval(), images[other], labels[other])
+            with change.tested(model.eval(), images[train].split(128)):
+                tested = error(model, images[other], labels[other])
             with statistics_of_the_batch(model):
                 trained = error(model, images[other], labels[other])
         curve.append([loss, tested, trained])
