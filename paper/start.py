@@ -135,10 +135,12 @@ class Change:
 
     built: is given the fresh network and the number of steps
     tested: surrounds each test; is given the network and some inputs of training
+    trained: surrounds each test in train mode, which it sets
     """
 
     built: Callable[[nn.Module, int], None] = lambda model, steps: None
     tested: Callable[[nn.Module, Iterable[Tensor]], AbstractContextManager[None]] = lambda model, inputs: nullcontext()
+    trained: Callable[[nn.Module], AbstractContextManager[None]] = statistics_of_the_batch
 
 
 UNCHANGED = Change()
@@ -232,7 +234,7 @@ def toy_scores(layer: nn.Module, scene: PatternMap, change: Change) -> tuple[flo
     """Mean square error in eval and in train mode."""
     with change.tested(layer.eval(), [scene.image]):
         tested = float((layer(scene.image) - scene.target).square().mean())
-    with statistics_of_the_batch(layer):
+    with change.trained(layer):
         trained = float((layer(scene.image) - scene.target).square().mean())
     layer.train()
     return tested, trained
@@ -360,7 +362,7 @@ def score(
     training = [part.training for part in model.modules()]
     with change.tested(model.eval(), noisy_crops(train, varying)):
         tested = mean_psnr()
-    with statistics_of_the_batch(model):
+    with change.trained(model):
         trained = mean_psnr()
     for part, mode in zip(model.modules(), training, strict=True):
         part.training = mode
@@ -415,7 +417,7 @@ def lenet(
         with torch.no_grad():
             with change.tested(model.eval(), images[train].split(128)):
                 tested = error(model, images[other], labels[other])
-            with statistics_of_the_batch(model):
+            with change.trained(model):
                 trained = error(model, images[other], labels[other])
         curve.append([loss, tested, trained])
     return {"error": curve[-1][1], "error, batch statistics": curve[-1][2], "train loss": curve[-1][0], "curve": curve}

@@ -104,6 +104,17 @@ def test_recomputed_statistics_are_the_means_over_batches_and_are_left_behind(x)
     assert phi.squeeze_norm.momentum == 0.1
 
 
+def test_only_the_generator_is_put_in_train_mode(x):
+    model = network("batch_norm").eval()
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    with normalisation.phi_in_train_mode(model):
+        assert {name for name, part in model.named_children() if part.training} == set()
+        assert model[1].generator.predict_norm.training
+        model(x)
+    assert not any(part.training for part in model.modules())
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+
+
 @pytest.fixture
 def short(monkeypatch):
     """A toy problem of fewer pixels and steps."""
