@@ -2,9 +2,9 @@
 
     python -m paper.choosing --data DIR NAME=FILE [NAME=FILE …]
 
-DIR has `free_photos`, `polyu` and `sidd_small_256`. The photos are eight held-out free ones, without noise and with white
-noise, and pairs of PolyU's and SIDD's training cameras. NAME is how the file calls the weights; OpenCV's non-local means
-at its defaults stands beside them. Rows of other names are kept.
+DIR has `free_photos`, `polyu` and `sidd_small_256`. The photos are eight held-out free ones, without noise and with
+white noise, and pairs of PolyU's and SIDD's training cameras. NAME is how the file calls the weights; OpenCV's
+non-local means at its defaults stands beside them. Rows of other names are kept.
 """
 
 import argparse

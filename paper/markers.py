@@ -58,8 +58,9 @@ def table(record: Record, expression: str) -> str:
     """The Markdown for `NAME`, or `NAME rows=… columns=…`."""
     name, *options = expression.split()
     wanted = {key: value.split(",") for key, _, value in (option.partition("=") for option in options)}
-    if set(wanted) - {"rows", "columns"}:
-        raise ValueError(f"a table takes rows= and columns=; got {', '.join(options)}.")
+    known = ["rows=", "columns=", *(["processors="] if name == "speed" else [])]
+    if not {f"{key}=" for key in wanted} <= set(known):
+        raise ValueError(f"the table {name} takes {' and '.join(known)}; got {', '.join(options)}.")
     if name == "speed":
         return speed_table(record.speed, **wanted)
     if name == "network_times":

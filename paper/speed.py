@@ -2,8 +2,9 @@
 
 `table: speed` has all cases and contenders, and the processors side by side where there are several. rows= are cases,
 SIDE_CHANNELS_SIZE with _BATCH behind it for batches (7x7_64_100, 7x7_128_14_8); columns= are forward/native,
-training/unfold and so on. A single ratio is the figure speed-amd-epyc-avx2/native/7x7_64_100/forward, a peak of memory
-in MB memory-amd-epyc-avx2/native/7x7_64_100/training: figures belong to a processor.
+training/unfold and so on; processors= are those to show, such as amd-epyc-avx2. A single ratio is the figure
+speed-amd-epyc-avx2/native/7x7_64_100/forward, a peak of memory in MB memory-amd-epyc-avx2/native/7x7_64_100/training:
+figures belong to a processor.
 
 `table: network_times` has the networks of `benchmarks/networks.py`, from benchmarks/results/networks-PROCESSOR.json.
 """
@@ -58,25 +59,35 @@ def words_of(row: dict[str, Any]) -> str:
     return f"{row['side']}×{row['side']}, {row['channels']} channels, {row['size']}×{row['size']}{batch}"
 
 
-def speed_table(saved: list[Row], rows: list[str] | None = None, columns: list[str] | None = None) -> str:
+def speed_table(
+    saved: list[Row],
+    rows: list[str] | None = None,
+    columns: list[str] | None = None,
+    processors: list[str] | None = None,
+) -> str:
     """Cases in lines; modes, contenders and processors in columns; below 1 is faster than Conv2d."""
     ratios = {
         (row["dataset"], row["metric"], row["model"], row["table"]): row
         for row in saved
         if row["table"].startswith("speed-")
     }
-    processors = {row["table"]: row["processor"] for row in ratios.values()}
+    words = {row["table"]: row["processor"] for row in ratios.values()}
+    tables = [f"speed-{name}" for name in processors] if processors else list(words)
+    for table in tables:
+        if table not in words:
+            raise ValueError(f"there is no benchmarks/results/{table}.json. There are: {', '.join(sorted(words))}.")
     rows = rows or list(dict.fromkeys(case for case, *_ in ratios))
     columns = columns or [f"{mode}/{contender}" for mode in MODES for contender in CONTENDERS]
     split = [(mode, contender) for mode, _, contender in (column.partition("/") for column in columns)]
+    several = len({contender for _, contender in split}) > 1
     heads = [
-        f"{MODES[mode]}, {CONTENDERS[contender]}" + (f" ({processor})" if len(processors) > 1 else "")
+        MODES[mode] + (f", {CONTENDERS[contender]}" if several else "") + (f", {words[table]}" if tables[1:] else "")
         for mode, contender in split
-        for processor in processors.values()
+        for table in tables
     ]
     lines = [f"| time / Conv2d of the same size | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for case in rows:
-        found = [ratios.get((case, *column, table)) for column in split for table in processors]
+        found = [ratios.get((case, *column, table)) for column in split for table in tables]
         first = next((row for row in found if row), None)
         if first is None:
             raise ValueError(f"there is no case {case!r}. There are: {', '.join(sorted({key[0] for key in ratios}))}.")

@@ -1,5 +1,7 @@
 """The table of `acda bench`."""
 
+import pytest
+
 from paper.results import path_of
 from paper.speed import network_table, speed_rows, speed_table
 
@@ -48,11 +50,18 @@ def test_cases_can_be_chosen():
 def test_processors_stand_side_by_side():
     text = speed_table([*AMD, *INTEL], ["7x7_64_14_8"], ["training/native"])
     assert text.splitlines() == [
-        "| time / Conv2d of the same size "
-        "| training, native (AMD EPYC, AVX2) | training, native (Intel Xeon, AVX-512) |",
+        "| time / Conv2d of the same size | training, AMD EPYC, AVX2 | training, Intel Xeon, AVX-512 |",
         "|---|---:|---:|",
         "| 7×7, 64 channels, 14×14, batch 8 | 0.50 | 1.00 |",
     ]
+
+
+def test_processors_can_be_chosen():
+    text = speed_table([*AMD, *INTEL], ["7x7_64_14_8"], ["training/native"], ["intel-xeon-avx512"])
+    assert text.splitlines()[0] == "| time / Conv2d of the same size | training |"
+    assert text.splitlines()[2] == "| 7×7, 64 channels, 14×14, batch 8 | 1.00 |"
+    with pytest.raises(ValueError, match=r"no benchmarks/results/speed-arm\.json"):
+        speed_table(AMD, processors=["arm"])
 
 
 def test_a_figure_belongs_to_a_processor():
