@@ -1,6 +1,7 @@
 """Crowd counting: ShanghaiTech A and UCF-QNRF (the paper's Table 3).
 
-Start each from the weights of its classifier (`--initial`). `--model crowd_counter_m` trains the larger network.
+Start each from the weights of its classifier (`--initial`). `--model crowd_counter_m` trains the larger network, and
+`--model crowd_counter_s_conv` the baseline with standard 3×3 convolutions.
 """
 
 from dataclasses import replace
@@ -49,19 +50,8 @@ def ucf_qnrf_crowd_counter_s() -> Counting:
     return replace(shanghaitech_a_crowd_counter_s(), crop=512, sigma=16.0)
 
 
-def ucf_qnrf_crowd_counter_s_conv() -> Counting:
-    """Its baseline with standard 3×3 convolutions, on UCF-QNRF.
-
-    Not run here.
-
-    acda train ucf_qnrf_crowd_counter_s_conv --data DIR --initial RUN/weights.safetensors
-    """
-    return replace(ucf_qnrf_crowd_counter_s(), model="crowd_counter_s_conv")
-
-
 RECIPES = (
     shanghaitech_a_crowd_counter_s,
     shanghaitech_a_crowd_counter_s_conv,
     ucf_qnrf_crowd_counter_s,
-    ucf_qnrf_crowd_counter_s_conv,
 )

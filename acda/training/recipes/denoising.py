@@ -1,4 +1,7 @@
-"""Denoising of real photos: SIDD (the paper's Table 5), PolyU and SIDD; of clean photos with synthetic noise."""
+"""Denoising of real photos, from SIDD (the paper's Table 5) and PolyU, and of clean photos with synthetic noise.
+
+The folder may have SIDD, PolyU or both. SIDD alone was not run here.
+"""
 
 from dataclasses import replace
 
@@ -6,7 +9,7 @@ from acda.training.recipe import Restoration
 
 
 def polyu_sidd_restorer() -> Restoration:
-    """Eight adaptive 7×7 layers, on a folder that has PolyU and SIDD: 6,000 steps of 8 crops of 96×96.
+    """Eight adaptive 7×7 layers, on PolyU and SIDD: 6,000 steps of 8 crops of 96×96.
 
     acda train polyu_sidd_restorer --data DIR
     Result: PolyU: PSNR 37.19 dB, SSIM 0.9456; SIDD, 256×256: PSNR 33.79 dB, SSIM 0.8398
@@ -67,40 +70,11 @@ def polyu_sidd_dncnn() -> Restoration:
     return replace(polyu_sidd_restorer(), model="dncnn", options={})
 
 
-def sidd_restorer() -> Restoration:
-    """Eight adaptive 7×7 layers, on SIDD.
-
-    Not run here.
-
-    acda train sidd_restorer --data DIR
-    """
-    return polyu_sidd_restorer()
-
-
-def sidd_restorer_conv() -> Restoration:
-    """The same network with 7×7 convolutions, on SIDD.
-
-    Not run here.
-
-    acda train sidd_restorer_conv --data DIR
-    """
-    return polyu_sidd_restorer_conv()
-
-
-def sidd_restorer_variational() -> Restoration:
-    """Adaptive layers with VDNet's variational objective, on SIDD.
-
-    Not run here.
-
-    acda train sidd_restorer_variational --data DIR
-    """
-    return polyu_sidd_restorer_variational()
-
-
 def free_photos_denoiser() -> Restoration:
-    """A U-Net of adaptive 7×7 layers, on clean photos with the noise of cameras, white noise and JPEG put on them.
+    """A U-Net of adaptive 7×7 layers, on clean photos to which camera noise, white noise and JPEG are added.
 
-    The packaged `denoiser` is from this recipe; its card has the scores.
+    The packaged `denoiser` is from this recipe; its card has the scores. `--model photo_unet_conv` trains the same
+    network with 5×5 convolutions of about the same cost.
 
     acda train free_photos_denoiser --data DIR
     """
@@ -120,25 +94,11 @@ def free_photos_denoiser() -> Restoration:
     )
 
 
-def free_photos_denoiser_conv() -> Restoration:
-    """The same network with 5×5 convolutions of about the same cost.
-
-    Not run here.
-
-    acda train free_photos_denoiser_conv --data DIR
-    """
-    return replace(free_photos_denoiser(), model="photo_unet_conv")
-
-
 RECIPES = (
     polyu_sidd_restorer,
     polyu_sidd_restorer_conv,
     polyu_sidd_restorer_relative,
     polyu_sidd_restorer_variational,
     polyu_sidd_dncnn,
-    sidd_restorer,
-    sidd_restorer_conv,
-    sidd_restorer_variational,
     free_photos_denoiser,
-    free_photos_denoiser_conv,
 )
