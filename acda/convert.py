@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from acda.layers.adaptive_conv import FIRST_KERNEL, HIDDEN, AdaptiveConv2d
 from acda.layers.imitation import start_from
-from acda.swapping import Made, Names, choose, swap, tell
+from acda.swapping import Made, Names, select, swap, tell
 
 
 def convert(
@@ -55,7 +55,7 @@ def convert(
         )
     if exact and not keep_weights:
         raise ValueError("exact=True keeps the weights, but got keep_weights=False too. Leave one of them out.")
-    chosen = _wide(choose(model, names), pointwise)
+    chosen = _wide(select(model, names), pointwise)
     if inplace and "" in chosen:
         raise ValueError("the model itself is a Conv2d, which cannot be swapped in place; use inplace=False.")
     phi = {"generator": generator, "hidden": hidden, "first_kernel": first_kernel, "adapt": adapt}

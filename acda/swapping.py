@@ -42,7 +42,7 @@ def convolutions(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Co
                 yield from convolutions(child, f"{name}.{key}" if name else key)
 
 
-def choose(model: nn.Module, names: Names) -> dict[str, nn.Conv2d]:
+def select(model: nn.Module, names: Names) -> dict[str, nn.Conv2d]:
     """The convolutions that these names mean; none at all is an error."""
     present = dict(convolutions(model))
     names = [names] if isinstance(names, str) else names if callable(names) else list(names)

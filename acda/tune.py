@@ -29,7 +29,7 @@ from acda.layers import AtomConv2d
 from acda.layers.adaptive_conv import FIRST_KERNEL, HIDDEN, AdaptiveConv2d
 from acda.layers.imitation import start_from
 from acda.photos.weights import read_weights, write_weights
-from acda.swapping import Made, Names, choose, put, swap, tell
+from acda.swapping import Made, Names, put, select, swap, tell
 
 __all__ = ["adapt", "atoms", "decompose", "load_atoms", "merge", "save_atoms"]
 
@@ -64,7 +64,7 @@ def decompose(
     >>> [name for name, p in tuned.named_parameters() if p.requires_grad]
     ['0.atoms', '2.weight', '2.bias']
     """
-    chosen = choose(model, names)
+    chosen = select(model, names)
     if inplace and "" in chosen:
         raise ValueError("the model itself is a Conv2d, which cannot be swapped in place; use inplace=False.")
 

@@ -42,7 +42,7 @@ WITH_PEOPLE = {
 
 
 @dataclass(frozen=True)
-class Photo:
+class Scene:
     """Pixels scaled to ±1, (3, H, W), multiples of 32 beyond which there is nothing, and the heads, (n, 2)."""
 
     pixels: Tensor
@@ -87,7 +87,7 @@ def without_people(data: Path) -> tuple[list[Crowd], list[Crowd]]:
     return empty(train), empty(test)
 
 
-def photo_of(crowd: Crowd, scale: float = 1.0, mirrored: bool = False) -> Photo:
+def scene_of(crowd: Crowd, scale: float = 1.0, mirrored: bool = False) -> Scene:
     pixels = torch.from_numpy(read_rgb(crowd.file).copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
     points = crowd.points.copy()
     height, width = pixels.shape[2:]
@@ -100,14 +100,14 @@ def photo_of(crowd: Crowd, scale: float = 1.0, mirrored: bool = False) -> Photo:
         pixels = pixels.flip(3)
         points[:, 0] = width - points[:, 0]
     rows, columns = (max(CROP, whole(side, STRIDE)) for side in (height, width))
-    return Photo(F.pad(pixels, (0, columns - width, 0, rows - height))[0], points)
+    return Scene(F.pad(pixels, (0, columns - width, 0, rows - height))[0], points)
 
 
 @torch.no_grad()
-def view_of(photo: Photo, network: EfficientNetLite) -> View:
-    maps = tuple(each[0].half() for each in network(photo.pixels[None].to(memory_format=torch.channels_last)))
+def view_of(scene: Scene, network: EfficientNetLite) -> View:
+    maps = tuple(each[0].half() for each in network(scene.pixels[None].to(memory_format=torch.channels_last)))
     size = maps[0].shape[1], maps[0].shape[2]
-    return View(maps, density_map(photo.points, size, SIGMA, CELL)[None].float())
+    return View(maps, density_map(scene.points, size, SIGMA, CELL)[None].float())
 
 
 def read_views(data: Path, cache: Path) -> Views:
@@ -118,7 +118,7 @@ def read_views(data: Path, cache: Path) -> Views:
     def kept(crowd: Crowd, part: str, scale: float = 1.0, mirrored: bool = False) -> View:
         file = cache / f"{part}_{crowd.file.stem}{'_mirrored' if mirrored else ''}.pt"
         if not file.exists():
-            view = view_of(photo_of(crowd, scale, mirrored), network)
+            view = view_of(scene_of(crowd, scale, mirrored), network)
             with written_whole(file) as temporary:
                 torch.save((view.maps, view.density), temporary)
         maps, density = torch.load(file, weights_only=True)

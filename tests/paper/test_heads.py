@@ -12,7 +12,7 @@ from acda.models.efficientnet_lite import EfficientNetLite
 from acda.models.lite_counter import LiteCounter
 from acda.training.data.crowds import Crowd
 from paper import crowd_views, heads, lite_counter
-from paper.crowd_views import View, Views, batch_of, held_out, photo_of, view_of
+from paper.crowd_views import View, Views, batch_of, held_out, scene_of, view_of
 
 
 @pytest.fixture
@@ -37,21 +37,21 @@ def view(heads_at, side=9):
 
 
 def test_a_photo_is_extended_to_whole_strides(crowd):
-    photo = photo_of(crowd)
-    assert photo.pixels.shape == (3, 288, 320)
-    assert float(photo.pixels[:, 280:].abs().max()) == 0
-    assert [float(photo.pixels[0, int(y), int(x)]) for x, y in photo.points] == [1, 1, 1]
+    scene = scene_of(crowd)
+    assert scene.pixels.shape == (3, 288, 320)
+    assert float(scene.pixels[:, 280:].abs().max()) == 0
+    assert [float(scene.pixels[0, int(y), int(x)]) for x, y in scene.points] == [1, 1, 1]
 
 
 def test_a_mirrored_photo_has_its_heads_where_they_are(crowd):
-    photo = photo_of(crowd, mirrored=True)
-    assert [float(photo.pixels[0, int(y), int(x)]) for x, y in photo.points] == [1, 1, 1]
-    half = photo_of(crowd, 0.5, mirrored=True)
-    np.testing.assert_allclose(half.points, photo.points / 2)
+    scene = scene_of(crowd, mirrored=True)
+    assert [float(scene.pixels[0, int(y), int(x)]) for x, y in scene.points] == [1, 1, 1]
+    half = scene_of(crowd, 0.5, mirrored=True)
+    np.testing.assert_allclose(half.points, scene.points / 2)
 
 
 def test_a_view_has_every_head(crowd):
-    found = view_of(photo_of(crowd), EfficientNetLite().eval())
+    found = view_of(scene_of(crowd), EfficientNetLite().eval())
     assert [each.shape[1:] for each in found.maps] == [(36, 40), (18, 20), (9, 10)]
     assert float(found.density.sum()) == pytest.approx(3)
 
