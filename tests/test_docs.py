@@ -1,26 +1,35 @@
 """The documentation names only what exists, describes every public argument, and builds without a warning."""
 
+import contextlib
 import inspect
+import io
 import json
 import math
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 from torch import nn
 
 import acda
 from acda.cli import VERBS, main
 from acda.layers.conv_like import ConvLike
+from acda.photos.weight_folders import PACKAGED, named_weights
 from acda.training.recipes import RECIPES
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [*DOCS, ROOT / "README.md", ROOT / "CHANGELOG.md"]
+CARDS = sorted([*PACKAGED.glob("*.md"), *(ROOT / "weights" / "research").glob("*.md")])
+PAGES = [*DOCS, ROOT / "README.md", ROOT / "CHANGELOG.md", *CARDS]
 CODE = re.compile(r"^```(?:sh|bash)?\n(.*?)^```|(?<!`)`([^`\n]+)`(?!`)", re.DOTALL | re.MULTILINE)
 # Arguments that mean the same everywhere, and are described at the top of the API page.
 SAID_ONCE = {"self", "x", "device", "dtype"}
@@ -51,19 +60,44 @@ def test_commands_are_found_in_blocks_and_between_backticks(tmp_path):
 
 
 @each_page
-def test_commands_and_their_options_exist(page, capsys):
+def test_commands_and_their_options_exist(page):
     for verb, *rest in commands(page):
         assert verb in VERBS, f"acda {verb}"
         recipe = [next((word for word in rest if word in RECIPES), "cifar10_lenet")] if verb == "train" else []
         if verb in ("train", "recipes") and rest and re.match("[a-z]", rest[0]):
             assert rest[0] in RECIPES
         used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)} - {"--help"}
-        if not used:
-            continue
-        with pytest.raises(SystemExit):
-            main([verb, *recipe, "--help"])
-        known = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", capsys.readouterr().out))
-        assert used <= known, f"acda {verb} has no {', '.join(used - known)}"
+        if used:
+            known = options_of(verb, *recipe)
+            assert used <= known, f"acda {verb} has no {', '.join(used - known)}"
+
+
+@cache
+def options_of(verb: str, *recipe: str) -> set[str]:
+    """The options that `acda VERB --help` lists."""
+    with contextlib.redirect_stdout(io.StringIO()) as shown, pytest.raises(SystemExit):
+        main([verb, *recipe, "--help"])
+    return set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", shown.getvalue()))
+
+
+def blocks(page: Path) -> list[str]:
+    """The Python code of a page that is not written as a dialogue, which pytest runs as a doctest."""
+    found = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [code for code in found if ">>>" not in code]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("lite_counter" not in named_weights(), reason="acda is installed without weights/research")
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def test_code_without_a_dialogue_runs(page, tmp_path, monkeypatch):
+    """With a photo, an enlarged one and a batch of images, in a folder that has the files which pages name."""
+    pytest.importorskip("spandrel")
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(np.zeros((40, 50, 3), np.uint8)).save("photo.jpg")
+    shutil.copy(PACKAGED / "denoiser.safetensors", tmp_path)
+    names = {name: torch.rand(2 if name == "images" else 1, 3, 32, 32) for name in ("photo", "enlarged", "images")}
+    for code in blocks(page):
+        exec(code, {"acda": acda, **names})
 
 
 @each_page
