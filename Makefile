@@ -10,15 +10,16 @@ MINUTES ?= 10
 demo: $(READY)
 	$(VENV)/bin/acda demo --out demo
 
-# The checks run beside the tests; it fails if either does.
+# The checks run beside the tests; it fails if either does. Each worker begins with one half of the tests and takes over
+# some of the other's when it is done: what a file's tests share is made once.
 test: $(READY)
 	$(MAKE) --jobs=2 check tests
 
 tests: $(READY)
-	$(VENV)/bin/python -m pytest -n 2 -q
+	$(VENV)/bin/python -m pytest -n 2 --dist worksteal -q
 
 test-all: check
-	$(VENV)/bin/python -m pytest -n 2 -q -m 'not campaign'
+	$(VENV)/bin/python -m pytest -n 2 --dist worksteal -q -m 'not campaign'
 
 # Kernel, layers and functions with fewer vectors, other numbers of threads and other seeds; SEEDS=20 adds seeds.
 test-matrix: $(READY)

@@ -64,6 +64,7 @@ def test_a_file_tells_nothing_of_this_machine(suffix, weights, tmp_path):
     assert str(Path(export.__file__).parent).encode() not in (tmp_path / f"a.{suffix}").read_bytes()
 
 
+@pytest.mark.slow
 def test_an_adaptive_layer_is_fewer_nodes_than_its_window_has_taps(tmp_path):
     """With several nodes for each of 49 taps, a network would take minutes to write."""
     counts = []
@@ -75,6 +76,7 @@ def test_an_adaptive_layer_is_fewer_nodes_than_its_window_has_taps(tmp_path):
     assert counts[1] - counts[0] < 2 * 49, "one block more: the layer, ReLU, a convolution and a sum"
 
 
+@pytest.mark.slow
 def test_enlarging_is_part_of_the_file(weights, tmp_path):
     export.export(weights, tmp_path / "a.onnx", scale=2)
     _, run = session_of(tmp_path / "a.onnx")

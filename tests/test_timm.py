@@ -11,6 +11,7 @@ from acda.models import CLASSIFIERS
 from acda.photos.weight_folders import named_weights
 
 NAMES = [name for name in CLASSIFIERS if name.startswith("ad_resnet")]
+SMALL = "ad_resnet_s"
 
 
 @pytest.fixture
@@ -66,7 +67,9 @@ def test_lenets(name):
         timm.create_model(name, features_only=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if name.startswith(SMALL) else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+)
 def test_forward_gives_numbers_and_backward_reaches_every_parameter(name):
     model = timm.create_model(name, num_classes=42).train()
     y = model(torch.randn(2, 3, 40, 40))

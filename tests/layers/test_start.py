@@ -89,7 +89,8 @@ def highest_and_last_loss(model, seed):
     return max(losses), losses[-1]
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", ["lenet", "lenet_acda"])
 def test_two_colours_are_learnt_as_safely_as_with_convolutions(name, seed):
     torch.manual_seed(seed)

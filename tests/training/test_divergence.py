@@ -46,7 +46,11 @@ def nan_weights_after_the_last_step(task, loss, index):
     ("poison", "message"),
     [
         (lambda task, loss, index: loss * math.nan, "the loss is nan at step 13, epoch 3 of 3"),
-        (lambda task, loss, index: loss + math.inf, "the loss is inf at step 13, epoch 3 of 3"),
+        pytest.param(
+            lambda task, loss, index: loss + math.inf,
+            "the loss is inf at step 13, epoch 3 of 3",
+            marks=pytest.mark.slow,
+        ),
         (nan_weights_after_the_last_step, r"the weights model\.features\.0\.weight are not finite at step 18"),
     ],
 )
