@@ -2,8 +2,8 @@
 
     python benchmarks/photos.py          # writes results/photos.json; takes long: 96 megapixels
 
-A JPEG of 24 megapixels through the networks of weights/research, each command in a process of its own, with
-its own tiles.
+A JPEG of 24 megapixels through the network that each command takes, each in a process of its own, with its own
+tiles.
 """
 
 import subprocess
