@@ -68,6 +68,7 @@ def test_a_wheel_is_free_to_use_and_has_what_it_needs(project):
     described = metadata(wheel).splitlines()
     assert "License-Expression: Apache-2.0" in described
     assert "License-File: LICENSE" in described
+    assert "Project-URL: Paper, https://arxiv.org/abs/2108.07895" in described
     assert not [line for line in described if line.startswith("Classifier: License")], "the expression says it"
 
 
