@@ -12,6 +12,7 @@ MODULES = sorted(
     if path.stem not in ("__init__", "__main__") and "backends" not in path.parts
 )
 TOGETHER = {
+    "cli/test_demo.py": ["training/toy"],
     "cli/test_main.py": ["cli/arguments", "support/arguments", "support/lines", "support/names"],
     "cli/test_restore.py": ["cli/denoise", "cli/upscale", "photos/restore_files"],
     "cli/test_count.py": ["photos/count_files"],
