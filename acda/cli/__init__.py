@@ -20,10 +20,10 @@ VERBS = {
     "restore": "apply a network of your own to photos",
     "export": "write a trained network for other programs: ONNX, or torch.export",
     "look": "draw what the filters of a network do on a photo",
-    "explore": "the filters under the pointer, on a page in the browser",
-    "cost": "parameters, multiply-adds and memory of a network, whole or layer by layer",
-    "bench": "time and memory of the layer beside Conv2d, F.unfold and plain torch",
-    "info": "what this installation can do: versions, threads, vector instructions, backends",
+    "explore": "show the filters under the pointer, on a page in the browser",
+    "cost": "count parameters, multiply-adds and memory of a network, whole or layer by layer",
+    "bench": "measure time and memory of the layer beside Conv2d, F.unfold and plain torch",
+    "info": "print what this installation can do: versions, threads, vector instructions, backends",
 }
 
 # The arguments that a verb requires.

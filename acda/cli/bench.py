@@ -25,8 +25,8 @@ def bench(out: Folder = Path("bench"), threads: Count = 2, seconds: Number = 2.0
     Args:
         out: folder for the numbers and the picture.
         threads: number of threads that torch may use.
-        seconds: for each layer, mode and contender, after the three rounds that each gets.
-        quick: only the 256-channel layers, and no memory.
+        seconds: time for each layer, mode and implementation; each is run three times at least.
+        quick: measure only the layers with 256 channels, and not the memory.
     """
     if native.MISSING:
         raise ValueError(f"the native kernel cannot run, so there is nothing to compare: {native.MISSING}.")

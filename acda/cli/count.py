@@ -25,13 +25,14 @@ def count(
     Args:
         photos: files, folders or patterns.
         json: print a list of {"file": …, "count": …} instead.
-        out: folder for pictures, marked `count`: the density drawn over each photo, with the number; or one's file.
+        out: folder for pictures of each photo with its density map and number, as NAME_count.png; for one photo also a
+            file.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
-        side: the longest side at which a photo is looked at, in pixels; larger photos are made smaller. Chosen by the
-            weights unless given. For tiny heads on a large photo, give more.
-        tile: side of the parts in which a large photo is looked at, in pixels; the count does not depend on it. Chosen
-            by the free memory unless given.
-        device: what to compute on; auto takes cuda, then mps, then cpu.
+        side: largest width or height that is processed, in pixels; larger photos are made smaller first. Chosen by the
+            weights unless given. Give more for tiny heads on a large photo.
+        tile: side of the tiles in which a photo is processed, in pixels; the count does not depend on it. Chosen by the
+            free memory unless given.
+        device: what to compute on; auto is the first of cuda, mps and cpu that is available.
     """
     results: list[dict[str, Any]] = []
 

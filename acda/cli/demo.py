@@ -20,10 +20,10 @@ def demo(seed: Count = 0, out: Folder = Path("demo"), steps: Count = 1500, as_in
     shifted by 20 pixels. Writes the figure demo.png and the numbers demo.json.
 
     Args:
-        seed: of the image and of both layers.
+        seed: seed of the image and of both layers.
         out: folder for the figure and the numbers.
-        steps: of training; the error of the adaptive layer is still falling at the default.
-        as_in_paper: SGD (learning rate 0.01, momentum 0.9) and the paper's start of the layer. It learns more slowly.
+        steps: training steps. The error of the adaptive layer still falls after the default number.
+        as_in_paper: use SGD (learning rate 0.01, momentum 0.9) and the paper's start of the layer. It learns more slowly.
     """
     if steps < 1:
         raise ValueError(f"--steps needs at least 1; got {steps}.")

@@ -20,7 +20,7 @@ def denoise(
     jobs: Count = 1,
     dry_run: bool = False,
 ) -> int:
-    """Remove noise from photos and write them beside the originals, marked `denoised`.
+    """Remove noise from photos and write the results beside them, as NAME_denoised.
 
     Args:
         photos: files, folders or patterns.

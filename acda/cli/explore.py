@@ -22,7 +22,7 @@ def explore(
     browser: bool = True,
     device: Device = "auto",
 ) -> None:
-    """Open a page that shows, live, the filter of the place under the pointer. Ctrl-C ends it.
+    """Open a page in the browser that shows the filter of the place under the pointer. Ctrl-C ends it.
 
     Args:
         photo: the first photo; others can be dropped on the page.

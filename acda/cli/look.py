@@ -29,7 +29,7 @@ def look(
 
     Args:
         photo: any image file.
-        out: the picture; beside the photo, marked `look`, unless given.
+        out: the picture; NAME_look.png beside the photo unless given.
         model: the name of weights or of a fresh network, a run, or a file of weights.
         layer: name of the layer; the first adaptive one unless given.
         at: places on the photo, x,y in pixels; the most different ones unless given.

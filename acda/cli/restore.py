@@ -20,7 +20,7 @@ def restore(
     jobs: Count = 1,
     dry_run: bool = False,
 ) -> int:
-    """Apply a trained restorer to photos and write the results beside them, marked `restored`.
+    """Apply a trained restorer to photos and write the results beside them, as NAME_restored.
 
     Args:
         photos: files, folders or patterns.

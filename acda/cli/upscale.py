@@ -23,7 +23,7 @@ def upscale(
     jobs: Count = 1,
     dry_run: bool = False,
 ) -> int:
-    """Enlarge photos, and write them beside the originals, marked with the scale: bicubic first, then the network.
+    """Enlarge photos by bicubic interpolation and then a network; write the results beside them, such as NAME_x2.
 
     A network for one scale is used several times for a larger one.
 
@@ -31,7 +31,7 @@ def upscale(
         photos: files, folders or patterns.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         scale: how many times as wide and as high; the scale of the weights unless given, or 2 if they have none.
-        strength: from 0, only enlarged, to 1, the full effect.
+        strength: from 0, bicubic interpolation alone, to 1, the full effect of the network.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
         tile: side of the tiles in which a photo is processed, in pixels; the result does not depend on it. Chosen
             by the free memory unless given.

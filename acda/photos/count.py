@@ -37,9 +37,9 @@ class PeopleCounter(Trained):
 
     Call it with what PhotoRestorer takes: a PIL image, an array or a tensor, of any size.
 
-    side: the longest side at which a photo is looked at, in pixels; larger ones are made smaller, because networks
+    side: largest width or height that is processed, in pixels; larger photos are made smaller, because networks
         recognise heads of the sizes that they were trained on. What the weights say unless given, or no limit
-    tile: side of the parts in which a photo is looked at, in pixels; by the free memory unless given. It changes the
+    tile: side of the tiles in which a photo is processed, in pixels; by the free memory unless given. It changes the
         memory and not the result
 
     >>> from acda import create_model

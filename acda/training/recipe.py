@@ -34,9 +34,9 @@ class Recipe:
     optimiser: Literal["sgd", "adamw"] = "sgd"
     """SGD with Nesterov momentum 0.9, or AdamW"""
     learning_rate: Number = 0.05
-    """the highest: it rises over the warm-up, then falls along a cosine to zero"""
+    """highest learning rate: it rises over the warm-up, then falls along a cosine to zero"""
     weight_decay: Number = 5e-4
-    """on all parameters with more than one dimension"""
+    """weight decay of all parameters with more than one dimension"""
     warmup_steps: Count = 200
     """steps until the learning rate is at its highest"""
     frozen_norm: bool = False
@@ -91,7 +91,7 @@ class Classification(Recipe):
     label_smoothing: Number = 0.0
     """fraction of the target that is spread over all classes"""
     dataset: Literal["CIFAR10", "CIFAR100"] | None = None
-    """what --download fetches into the data folder"""
+    """dataset that --download fetches into the data folder"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -41,7 +41,8 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException  # noqa: E40
 class Run:
     """Where a recipe is run: its data, the initial weights, the output folder, the processes.
 
-    The batch of a step grows with the number of processes. Everything else changes the result by rounding at most.
+    The batch of a step grows with the number of processes. Only that, the data, the initial weights and sync_batchnorm
+    change the result by more than rounding errors.
     """
 
     data: Folder = Path("data")
