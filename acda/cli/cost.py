@@ -26,8 +26,7 @@ def cost(
     """Print parameters, multiply-adds and the memory that training keeps; nothing is run except with --time.
 
     Args:
-        model: one of acda's networks, or of timm's where it is installed; or module:name, a network of your own or a
-            function that makes one, looked for in the current folder too.
+        model: a network of acda or timm; or module:name of your own, a network or a function that makes one.
         input: channels, height and width.
         batch: images at a time.
         num_classes: outputs of the last layer; the network's own number unless given.

@@ -25,13 +25,10 @@ def count(
     Args:
         photos: files, folders or patterns.
         json: print a list of {"file": …, "count": …} instead.
-        out: folder for pictures of each photo with its density map and number, as NAME_count.png; for one photo also a
-            file.
+        out: folder for pictures NAME_count.png, each photo with its density map and number; or a file for one picture.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
-        side: largest width or height that is processed, in pixels; larger photos are made smaller first. Chosen by the
-            weights unless given. Give more for tiny heads on a large photo.
-        tile: side of the tiles in which a photo is processed, in pixels; the count does not depend on it. Chosen by the
-            free memory unless given.
+        side: photos whose longer side has more pixels than this are made smaller; chosen by the weights unless given.
+        tile: side of the tiles in pixels, which does not change the count; chosen by the free memory unless given.
         device: what to compute on; auto is the first of cuda, mps and cpu that is available.
     """
     results: list[dict[str, Any]] = []

@@ -23,7 +23,7 @@ def demo(seed: Count = 0, out: Folder = Path("demo"), steps: Count = 1500, as_in
         seed: seed of the image and of both layers.
         out: folder for the figure and the numbers.
         steps: training steps. The error of the adaptive layer still falls after the default number.
-        as_in_paper: use SGD (learning rate 0.01, momentum 0.9) and the paper's start of the layer. It learns more slowly.
+        as_in_paper: use SGD (learning rate 0.01, momentum 0.9) and the paper's start of the layer; learns more slowly.
     """
     if steps < 1:
         raise ValueError(f"--steps needs at least 1; got {steps}.")

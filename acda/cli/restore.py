@@ -27,12 +27,10 @@ def restore(
         weights: a name, a file of weights, or the folder of a run.
         out: file for the result (.jpg, .png, .webp, .tif, .bmp), or a folder; earlier results there are replaced.
         strength: from 0, the photo unchanged, to 1, the full effect of the network.
-        tile: side of the tiles in which a photo is processed, in pixels; the result does not depend on it. Chosen
-            by the free memory unless given.
+        tile: side of the tiles in pixels, which does not change the result; chosen by the free memory unless given.
         device: what to compute on; auto is the first of cuda, mps and cpu that is available.
         overwrite: allow --out to replace the photo itself.
-        format: format of the results: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16
-            bits.
+        format: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16 bits.
         suffix: end of the results' names, such as _clean.
         jobs: number of photos at a time. Each needs its own memory.
         dry_run: read the photos, print what would be written where, and write nothing.

@@ -33,12 +33,10 @@ def upscale(
         scale: how many times as wide and as high; the scale of the weights unless given, or 2 if they have none.
         strength: from 0, bicubic interpolation alone, to 1, the full effect of the network.
         weights: a name, a file of weights, the folder of a run, or a folder of several weights.
-        tile: side of the tiles in which a photo is processed, in pixels; the result does not depend on it. Chosen
-            by the free memory unless given.
+        tile: side of the tiles in pixels, which does not change the result; chosen by the free memory unless given.
         device: what to compute on; auto is the first of cuda, mps and cpu that is available.
         overwrite: allow --out to replace the photo itself.
-        format: format of the results: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16
-            bits.
+        format: jpg, png, webp, tif or bmp; that of each photo unless given. png and tif keep 16 bits.
         suffix: end of the results' names, such as _clean.
         jobs: number of photos at a time. Each needs its own memory.
         dry_run: read the photos, print what would be written where, and write nothing.
