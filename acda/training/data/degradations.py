@@ -32,6 +32,9 @@ MOSAIC, BLURRED, COARSE, SHARED, SMOOTHED, BLOTCHES = 0.4, 0.7, 0.5, 0.9, 0.6, 0
 # Standard deviation of the blurs in pixels: of grain, and of its coarse part. Largest shares of the variance that is
 # coarse, and that the colours have in common.
 GRAIN_BLUR, COARSE_BLUR, MOST_COARSE, MOST_SHARED = (0.3, 1.3), (1.3, 8.0), 0.6, 0.95
+# Share of the camera's photos with the grain of a file that the camera developed itself at full size, and the standard
+# deviation of its blur in pixels. In such photos weak grain of the brightness, blurred, is most of the noise.
+DEVELOPED, DEVELOPED_BLUR = 0.5, (0.5, 1.1)
 # Smoothed colours: standard deviation of the blur in pixels, and of the result relative to the brightness.
 COLOUR_BLUR, COLOUR_PART = (1.0, 6.0), (0.2, 0.9)
 # Standard deviation and size in pixels of the blotches.
@@ -129,19 +132,20 @@ def grain(shape: torch.Size, generator: torch.Generator) -> Tensor:
     White, or correlated: neighbours by demosaicing and by two blurs, colours by what they have in common. In photos
     straight from a camera, colours go together, and so do pixels that are three apart.
     """
+    developed = _happens(DEVELOPED, generator)
     noise = _normal(shape, generator)
     if _happens(SHARED, generator):
         common = _uniform(0, MOST_SHARED, generator)
         noise = math.sqrt(1 - common) * noise + math.sqrt(common) * _normal((1, *shape[1:]), generator)
     coarse = _unit(_blurred(noise, _uniform(*COARSE_BLUR, generator)))
-    if _happens(MOSAIC, generator):
+    if _happens(MOSAIC, generator) and not developed:
         noise = _unit(demosaiced(noise))
-    if _happens(BLURRED, generator):
-        noise = _unit(_blurred(noise, _uniform(*GRAIN_BLUR, generator)))
+    if developed or _happens(BLURRED, generator):
+        noise = _unit(_blurred(noise, _uniform(*(DEVELOPED_BLUR if developed else GRAIN_BLUR), generator)))
     if _happens(COARSE, generator):
         part = _uniform(0, MOST_COARSE, generator)
         noise = _unit(math.sqrt(1 - part) * noise + math.sqrt(part) * coarse)
-    if _happens(SMOOTHED, generator):
+    if developed or _happens(SMOOTHED, generator):
         noise = _unit(with_smooth_colours(noise, generator))
     return noise
 

@@ -99,7 +99,7 @@ def test_a_cameras_noise_does_not_shift_bright_colours():
 
 def test_grain_has_variance_one_and_reaches_from_white_to_correlated():
     beside, three_apart, colours = [], [], []
-    for i in range(60):
+    for i in range(150):
         noise = grain(torch.Size((3, 96, 96)), generator_for(i))
         # 9,216 white numbers tell a standard deviation to one per cent; the others are divided by their own.
         torch.testing.assert_close(noise.std((1, 2)), torch.ones(3), rtol=0.05, atol=0)
@@ -128,6 +128,22 @@ def test_the_noise_of_real_cameras_lies_inside():
         drawn = torch.tensor(found[name]).quantile(torch.tensor([0.02, 0.98]))
         assert drawn[0] < low, name
         assert drawn[1] > high, name
+
+
+def test_developed_photos_have_blurred_grain_of_the_brightness(monkeypatch):
+    """PolyU's training cameras at full size: neighbours correlate by 0.6 to 0.7, colours are smooth."""
+    monkeypatch.setattr(degradations, "DEVELOPED", 1.0)
+    monkeypatch.setattr(degradations, "COARSE", 0.0)
+    beside = []
+    for i in range(40):
+        noise = grain(torch.Size((3, 96, 96)), generator_for(i))
+        light = noise.mean(0)
+        beside.append(float((light[:, 1:] * light[:, :-1]).mean() / light.square().mean()))
+        colours = noise - light
+        assert (colours[:, :, 1:] * colours[:, :, :-1]).mean() > 0.6 * colours.square().mean()
+    # A blur by σ leaves exp(-1 / (4 σ²)), 0.81 for 1.1; for 0.5, of which three pixels have nearly all, 0.25.
+    assert 0.2 < min(beside) < 0.5
+    assert 0.7 < max(beside) < 0.85
 
 
 def test_smoothed_colours_are_coarse_and_the_brightness_stays():
