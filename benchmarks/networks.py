@@ -8,6 +8,7 @@ turns in one run; a figure is the ratio of the medians. Run it on an idle machin
 """
 
 import argparse
+import inspect
 import os
 import statistics
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 import acda
 from acda import bench
@@ -28,20 +30,39 @@ HERE = Path(__file__).parent
 SIZE, BATCH = 224, 8
 # One megapixel, for the peak of memory.
 MEGAPIXEL = bench.Case(64, 1000, 7)
-# Takes a step of training for each line that it is sent, and answers with milliseconds.
-STEPS = """
+
+
+def share(run: Callable[[], None]) -> float:
+    """The part of a call's time that is spent in operators of acda."""
+    run()
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        run()
+    taken = {event.key: event.self_cpu_time_total for event in seen.key_averages()}
+    return sum(value for key, value in taken.items() if "acda" in key) / sum(taken.values())
+
+
+# For each line that it is sent, takes a step of training and answers with milliseconds, or with the share of acda.
+STEPS = f"""
 import sys, time, torch, acda
+from collections.abc import Callable
+from torch.profiler import ProfilerActivity, profile
+{inspect.getsource(share)}
 torch.set_num_threads(int(sys.argv[1]))
 torch.manual_seed(0)
 model = acda.create_model("restorer").to(memory_format=torch.channels_last)
 optimiser = torch.optim.Adam(model.parameters(), lr=1e-4)
 x = torch.randn(8, 3, 96, 96).contiguous(memory_format=torch.channels_last)
-for line in sys.stdin:
-    begun = time.perf_counter()
+def step():
     optimiser.zero_grad()
     (model(x) - x).square().mean().backward()
     optimiser.step()
-    print(1e3 * (time.perf_counter() - begun), flush=True)
+for line in sys.stdin:
+    begun = time.perf_counter()
+    if line.strip() == "share":
+        print(share(step), flush=True)
+    else:
+        step()
+        print(1e3 * (time.perf_counter() - begun), flush=True)
 """
 
 
@@ -70,18 +91,20 @@ def classifiers(rounds: int) -> list[dict[str, Any]]:
     batch = torch.randn(BATCH, 3, SIZE, SIZE).contiguous(memory_format=torch.channels_last)
     training = medians({name: lambda m=model: step(m.train(), batch) for name, model in models.items()}, rounds)
     inference = medians({name: lambda m=model: infer(m.eval(), batch[:1]) for name, model in models.items()}, rounds)
-    return [
-        {
-            "table": "networks",
-            "dataset": f"{mode}, {SIZE}×{SIZE}, batch {many}",
-            "name": "ad_resnet_s",
-            "metric": f"time / {name}",
-            "value": round(taken["ad_resnet_s"] / taken[name], 3),
-            "milliseconds": taken["ad_resnet_s"],
-        }
-        for mode, many, taken in (("training", BATCH, training), ("inference", 1, inference))
-        for name in names[1:]
-    ]
+    ours = models[names[0]]
+    shares = {
+        "training": share(lambda: step(ours.train(), batch)),
+        "inference": share(lambda: infer(ours.eval(), batch[:1])),
+    }
+    rows = []
+    for mode, many, taken in (("training", BATCH, training), ("inference", 1, inference)):
+        common = {"table": "networks", "dataset": f"{mode}, {SIZE}×{SIZE}, batch {many}", "name": names[0]}
+        milliseconds = taken[names[0]]
+        for name in names[1:]:
+            ratio = round(milliseconds / taken[name], 3)
+            rows.append({**common, "metric": f"time / {name}", "value": ratio, "milliseconds": milliseconds})
+        rows.append({**common, "metric": "share of adaptive layers", "value": round(shares[mode], 3)})
+    return rows
 
 
 def step(model: nn.Module, x: torch.Tensor) -> None:
@@ -118,13 +141,19 @@ def restorer(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             milliseconds = ask(process)
             if index:
                 taken[name].append(milliseconds)
+    shares = {name: ask(process, "share") for name, process in processes.items()}
     for process in processes.values():
         process.communicate(timeout=60)
     here, before = (statistics.median(taken[name]) for name in ("here", "before"))
-    row = {"table": "networks", "dataset": "training, 8×96×96", "name": "restorer", "metric": "time / earlier commit"}
+    row = {"table": "networks", "dataset": "training, 8×96×96", "name": "restorer"}
     head = ["git", "-C", str(arguments.before), "rev-parse", "--short=12", "HEAD"]
     commit = subprocess.run(head, capture_output=True, text=True, check=True)
-    return [{**row, "value": round(here / before, 3), "milliseconds": here, "earlier": commit.stdout.strip()}]
+    ratio = {"metric": "time / earlier commit", "value": round(here / before, 3), "milliseconds": here}
+    return [
+        {**row, **ratio, "earlier": commit.stdout.strip()},
+        {**row, "metric": "share of adaptive layers", "value": round(shares["here"], 3)},
+        {**row, "metric": "share of adaptive layers, earlier commit", "value": round(shares["before"], 3)},
+    ]
 
 
 def places(before: Path) -> dict[str, Path]:
@@ -139,10 +168,10 @@ def start(place: Path, threads: int) -> "subprocess.Popen[str]":
     )
 
 
-def ask(process: "subprocess.Popen[str]") -> float:
+def ask(process: "subprocess.Popen[str]", what: str = "step") -> float:
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write("step\n")
+    process.stdin.write(f"{what}\n")
     process.stdin.flush()
     answer = process.stdout.readline()
     if not answer:
