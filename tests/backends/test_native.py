@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from acda import AdaptiveConv2d, multiscale_fourier_bessel
+from acda import AdaptiveConv2d, fourier_bessel, multiscale_fourier_bessel
 from acda.backends import native
 from acda.backends.native import library
 from acda.functional import adaptive_conv2d, per_pixel_conv2d
@@ -75,6 +75,16 @@ def test_narrow_groups(groups, before, after, dtype, layout):
         run = partial(adaptive_conv2d, padding=side // 2, groups=groups)
         compare(run, inputs, dtype, LAYOUTS[layout])
         compare_without_gradients(run, inputs, dtype, LAYOUTS[layout])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("groups", "before", "atoms", "after"), [(1, 11, 5, 37), (1, 8, 4, 32), (2, 16, 3, 21)])
+def test_parameters_packed_in_vectors_and_one_by_one(groups, before, atoms, after, dtype):
+    """Whole vectors of outputs and whole blocks of their parameters are turned in the registers, the rest is not."""
+    mixing = torch.randn(groups * after, before, atoms)
+    inputs = [torch.randn(1, groups * before, 5, 6), torch.randn(1, atoms, 6, 5, 6), fourier_bessel(3), mixing, None]
+    run = partial(adaptive_conv2d, padding=1, groups=groups)
+    compare_without_gradients(run, inputs, dtype, LAYOUTS["contiguous"])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
