@@ -19,9 +19,16 @@ FORMS = {
     "conv 7×7": "conv_same",
     "paper": "adaptivity_1",
     "scale 1, shift 1": "scale_1_shift_1",
+    "scale 0.7": "adaptivity_07",
     "scale 0.5": "adaptivity_05",
     "scale 0.2": "adaptivity_02",
+    "scale 0.1": "adaptivity_01",
+    "scale 0": "adaptivity_0",
+    "scale 0.2, shift 0.5": "scale_02_shift_05",
+    "scale 0.2, shift 2": "scale_02_shift_2",
+    "gain 0.1": "gain_01",
     "gain 0.3": "gain_03",
+    "atoms as filters": "atoms_as_filters",
 }
 COLOURS = {"conv 7×7": GREY, "paper": GREEN, "scale 1, shift 1": TEAL, "scale 0.2": INDIGO}
 LABELS = {
