@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from acda.training.data.pair_crops import Photos
 from acda.training.recipe import Restoration
-from acda.training.tasks.restoration import SHIFT_WEIGHT, RestorationTask, negative_psnr, read_photos, relative_mse
+from acda.training.tasks.restoration import (
+    LITTLE,
+    SHIFT_WEIGHT,
+    RestorationTask,
+    negative_psnr,
+    read_photos,
+    relative_mse,
+)
 from tests.training.data.test_pairs import own, polyu, sidd
 
 
@@ -95,6 +102,6 @@ def test_a_shift_of_a_channel_counts_more_than_errors_of_single_pixels():
     sign = torch.ones(8, 8)
     sign[::2] = -1  # as many pixels too dark as too bright
     error = 0.1**2
-    assert float(negative_psnr(clean + 0.1 * sign, clean)) == pytest.approx(10 * np.log10(error + 2e-5), abs=1e-4)
-    shifted = 10 * np.log10((1 + SHIFT_WEIGHT) * error + 2e-5)
+    assert float(negative_psnr(clean + 0.1 * sign, clean)) == pytest.approx(10 * np.log10(error + LITTLE), abs=1e-4)
+    shifted = 10 * np.log10((1 + SHIFT_WEIGHT) * error + LITTLE)
     assert float(negative_psnr(clean + 0.1, clean)) == pytest.approx(shifted, abs=1e-4)
