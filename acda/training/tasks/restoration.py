@@ -21,8 +21,8 @@ from acda.training.tasks.task import Task, tested_in_tiles
 
 # How much more than the errors of single pixels the error of a channel's mean counts, in the objective "psnr".
 SHIFT_WEIGHT = 20
-# Errors below this, 42 dB, count little there. Otherwise crops without noise, whose error can fall by many dB, teach the
-# network to keep weak grain.
+# Errors below this, 42 dB, count little there. Otherwise crops without noise, whose error can fall by many dB, teach
+# the network to keep weak grain.
 LITTLE = 6e-5
 
 
