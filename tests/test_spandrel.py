@@ -38,7 +38,8 @@ def test_a_packaged_file_is_loaded_and_computes_the_same(name):
 
 def test_the_denoiser_in_the_package_is_loaded_and_computes_the_same():
     found = ModelLoader().load_from_file(PACKAGED / "denoiser.safetensors")
-    assert (found.architecture.id, found.purpose, found.scale, found.tags) == ("acda", "Restoration", 1, ["photo_denoiser"])
+    assert (found.architecture.id, found.purpose, found.scale) == ("acda", "Restoration", 1)
+    assert found.tags == ["photo_denoiser"]
     x = torch.rand(1, 3, 37, 50)
     torch.testing.assert_close(found(x), load("denoiser")(x))
 
