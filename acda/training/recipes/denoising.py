@@ -73,7 +73,7 @@ def polyu_sidd_dncnn() -> Restoration:
 def free_photos_denoiser() -> Restoration:
     """A U-Net of adaptive 7×7 layers, on clean photos to which camera noise, white noise and JPEG are added.
 
-    The packaged `denoiser` is this network, trained about as long, in four parts; its card says how, and has the scores.
+    The packaged `denoiser` is this network, trained about as long, in four parts; its card says how, with the scores.
     `--model photo_denoiser_conv` trains the same network with 5×5 convolutions of about the same cost.
 
     acda train free_photos_denoiser --data DIR
